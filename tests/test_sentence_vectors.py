@@ -254,7 +254,7 @@ def kinds(*names: str) -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     "modules",
     [
-        *(["BoW"], ["CLIPModel"], ["Router", "Normalize"], ["X"]),
+        *(["BoW"], ["CLIPModel"], ["X"]),
         *(["Transformer", "SparseAutoEncoder"], ["WordEmbeddings", "LSTM", "Pooling"]),
         ["Transformer", "Pooling", "WeightedLayerPooling"],
     ],

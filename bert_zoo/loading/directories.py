@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bert_zoo.config import Config, ConfigError, Prompts
+from bert_zoo.config import QUERY, Config, ConfigError, Prompts
 from bert_zoo.error_text import listing, shown
 from bert_zoo.family import HF, Checkpoint, Family
 from bert_zoo.fields import check
@@ -32,7 +32,14 @@ from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.labels import label_thresholds
 from bert_zoo.models.task_model import SentenceModel
 from bert_zoo.registry import registry
-from bert_zoo.tasks import TASKS, HybridEmbedder, LateInteraction, Reranker, SparseEmbedder
+from bert_zoo.tasks import (
+    TASKS,
+    HybridEmbedder,
+    LateInteraction,
+    Reranker,
+    SentenceEmbedder,
+    SparseEmbedder,
+)
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.weights.adapters import Adapter, with_adapter
 from bert_zoo.weights.bind import POOLER, Plan, RenamedSource, plan_of
@@ -41,10 +48,18 @@ from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace
 from bert_zoo.weights.formats.hf import generation_of
 from bert_zoo.weights.formats.hf_directories import (
     TOKENIZER_FILE,
+    Routes,
     dense_folders,
+    encoders_of_roles,
+    prompts_of,
+    settings_of,
 )
 from bert_zoo.weights.formats.hybrid_directories import layer_files
-from bert_zoo.weights.formats.sparse_directories import model_folder, query_weights
+from bert_zoo.weights.formats.sparse_directories import (
+    model_folder,
+    query_weights,
+    sparse_modules_of,
+)
 from bert_zoo.weights.sources import (
     ADAPTER_CONFIG,
     FILE_ENDINGS,
@@ -108,6 +123,7 @@ class Opened:
     )
     # Names of the tensors of a stored head that the user replaces; None if none is replaced.
     replaced_head: frozenset[str] | None = None
+    query_directory: Path | None = None  # of an encoder of its own for queries
 
 
 def open_checkpoint(
@@ -190,6 +206,8 @@ def _open_directory(
     """Opens a model's directory; `weights` is one of several files with its weights, and `merged` one of the adapters
     in it.
     """
+    if sparse_modules_of(directory) is None and (routes := encoders_of_roles(directory)):
+        return _open_routes(directory, routes, name, with_weights, task)
     adapter = Adapter(directory) if (directory / ADAPTER_CONFIG).is_file() else None
     if adapter is not None and not _holds_model(directory):
         base = _base_of(adapter, directory, with_weights, task, merged)
@@ -221,11 +239,32 @@ def _open_directory(
         trained_task=description.task or PROBLEM_TYPES.get(description.problem_type),
         origin=str(directory.resolve()),
         vocabularies=tuple(map(fmt.vocabulary_directory, (model_folder(directory), *above))),
+        query_directory=None if description.default_role is None else directory / QUERY,
     )
     if not with_weights:
         return replace(opened, plan=opened.family.plan(BertZoo.name, config))
     opened = _with_tensors(opened, directory, task, "", fmt, weights, merged)
     return opened if adapter is None else _with_adapter(opened, adapter, name, task)
+
+
+def _open_routes(
+    directory: Path, routes: Routes, name: str, with_weights: bool, task: str | None
+) -> Opened:
+    """Opens the encoder of documents, with what the directory says of both."""
+    opened = _open_directory(routes.document, name, with_weights, task)
+    description = replace(
+        opened.description,
+        task=SentenceEmbedder.task,
+        pooling=replace(opened.description.pooling, **settings_of(directory)),
+        prompts=prompts_of(directory),
+        default_role=routes.default,
+    )
+    return replace(
+        opened,
+        description=description,
+        origin=str(directory.resolve()),
+        query_directory=routes.query,
+    )
 
 
 def _with_heads(family: Family, description: Description) -> Family:

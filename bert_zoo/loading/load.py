@@ -215,9 +215,22 @@ def load(
         _assign(model, opened, untrained, ignore)
         for variable in filter(private.is_declared, declared):
             private.create(variable)
+    if opened.query_directory is not None:
+        _add_query_encoder(model, opened, weights, dtype)
     _say_what_differs(model, opened, untrained, settings, max_length)
     compile_for_task(model)
     return model
+
+
+def _add_query_encoder(model: ZooModel, opened: Opened, weights: str | None, dtype: Any) -> None:
+    if not hasattr(model, "add_query_encoder"):
+        log.warning(
+            "%s has an encoder of its own for queries, which a model for task %r leaves out.",
+            *(opened.name, model.task),
+        )
+        return
+    queries = load(opened.query_directory, Encoder.task, weights=weights, dtype=dtype)
+    model.add_query_encoder(queries, opened.description.default_role)
 
 
 def _checked(

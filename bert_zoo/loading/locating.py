@@ -271,9 +271,12 @@ def kept_metrics(run: Path) -> dict[str, float]:
 
 def config_in(directory: Path) -> Path | None:
     """Returns the file that identifies a model's directory; None if there is none."""
-    files = (file for file in config_files() if file != MODULES_FILE or is_table(directory))
+    holds_table = is_table(directory)
+    files = (file for file in config_files() if file != MODULES_FILE or holds_table)
     found = (path for file in files for path in sorted(directory.glob(file)))
-    return next(filter(Path.is_file, found), None)
+    # A router's modules have no such file, and nothing reads a table's.
+    otherwise = directory / MODULES_FILE if holds_table else None
+    return next(filter(Path.is_file, found), otherwise)
 
 
 def config_file(directory: Path) -> Path:

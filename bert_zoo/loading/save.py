@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bert_zoo.config import Config, TextSpec
+from bert_zoo.config import DOCUMENT, QUERY, Config, TextSpec
 from bert_zoo.error_text import shown
 from bert_zoo.family import HF, Checkpoint, Family
 from bert_zoo.fields import check
@@ -26,6 +26,7 @@ from bert_zoo.training.freezing import without_lora
 from bert_zoo.weights.bind import ENCODER_PREFIX, bindings_beside, to_stored, variables_of
 from bert_zoo.weights.files import remove_leftovers, write_json
 from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace, KerasHub, Model2Vec
+from bert_zoo.weights.formats.hf_directories import write_router
 
 # -------------------------------------------------------------------------------------------------
 # Writes the README.md of `save(format="hf")`: a model card that Hugging Face's hub can read.
@@ -219,6 +220,10 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
         save_adapter(model, directory)
         return
     check("format", format, str, choices=(*FORMATS, PEFT))
+    queries = getattr(model, "query_encoder", None)
+    if queries is not None and FORMATS[format] is not BertZoo:
+        _save_routes(model, queries, directory, format)
+        return
     check_is_float(model)
     model = without_lora(model)
     contents = _contents(model, FORMATS[format], "format")
@@ -228,6 +233,20 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
     if contents.format.has_card:
         write_card(directory, model, contents.family, contents.description)
     _write_second_encoders(directory, contents, model.task, variables)
+    if queries is not None:
+        save(queries, directory / QUERY)
+
+
+def _save_routes(model: ZooModel, queries: ZooModel, directory: Path, format: str) -> None:
+    """Writes the encoders of documents and queries, and how sentence-transformers chooses between them."""
+    if FORMATS[format] is not HuggingFace:
+        raise ValueError(
+            f"The format {format!r} has no models with an encoder of their own for queries. Save model.encoder and "
+            "model.query_encoder."
+        )
+    for role, encoder in ((DOCUMENT, model.encoder), (QUERY, queries)):
+        save(encoder, directory / role, format=format)
+    write_router(directory, model.default_role, model.encoder.pooling, model.encoder.prompts)
 
 
 def _contents(model: ZooModel, kind: type[Format], argument: str) -> Contents:
@@ -252,7 +271,7 @@ def _contents(model: ZooModel, kind: type[Format], argument: str) -> Contents:
     if model.generates:
         values = model.generation_config.to_dict()
         generation = (JsonObject(values, "the model's generation_config"),)
-    thresholds = getattr(model, "thresholds", ())
+    thresholds, queries = getattr(model, "thresholds", ()), getattr(model, "query_encoder", None)
     description = Description(
         task=model.task,
         problem_type=getattr(model, "problem_type", None),
@@ -266,6 +285,7 @@ def _contents(model: ZooModel, kind: type[Format], argument: str) -> Contents:
         token_vectors=getattr(model, "token_vectors", None),
         long_texts=encoder.long_texts.get_config() if encoder.long_texts.in_windows else None,
         reads_vectors=getattr(model, "reads_vectors", False),
+        default_role=None if queries is None else model.default_role,
         head=getattr(model, "head", None),
         generation=generation,
         dtype=encoder.variable_dtype,

@@ -170,7 +170,10 @@ def _rows(model, columns: tuple, *others: np.ndarray) -> Rows:
         inputs = tuple(table.padded(numbers) for table in tables)
         if model.shared_columns:  # all columns have one length
             width = max(ids["padding_mask"].shape[1] for ids in inputs)
-            inputs = tuple(tables[0].packer.widened(ids, width, {}) for ids in inputs)
+            inputs = tuple(
+                table.packer.widened(ids, width, {})
+                for table, ids in zip(tables, inputs, strict=True)
+            )
         return with_weights(inputs, *(part[numbers] for part in others))
 
     lengths = np.sum([table.padded_lengths for table in tables], axis=0)

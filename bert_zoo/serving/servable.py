@@ -134,6 +134,10 @@ def make_servable(
         default = signatures["pairs"]
     else:
         default = _text_signature(model, call, preprocessor, interface.texts)
+    # Whose tables the signatures read.
+    servable.readers_of_roles = {
+        role: model.reader_of_role(role, preprocessor) for role in model.served_roles
+    }
     for role in model.served_roles:
         signatures[role] = _text_signature(model, call, preprocessor, interface.texts, role)
     if interface.text_name is not None:

@@ -2,13 +2,18 @@
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
 from bert_zoo import private
-from bert_zoo.models.base import Interface
+from bert_zoo.config import DOCUMENT, QUERY, ROLES
+from bert_zoo.fields import check
+from bert_zoo.models.base import Interface, encoder_of
+from bert_zoo.models.data_adapters import with_prompt
+from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.inputs import is_of_tensorflow
 from bert_zoo.models.labels import LabelRange
 from bert_zoo.models.replicas import in_scope_of
@@ -37,6 +42,9 @@ class SentenceEmbedder(VectorModel):
         encoder: as in `TaskModel`.
         pair_classes: number or names of the classes of the pair classifier, which the loss `PairSoftmax`
             trains; 0 for no classifier.
+        query_encoder: an encoder of its own for queries, such as a table of token vectors; None if queries and
+            documents are read alike. Its vectors have the size of the other's.
+        default_role: the role of texts that `embed` gets without one.
 
     Attributes:
         mini_batch_size: number of rows of a column to compute at a time in training. Saves memory and takes
@@ -57,8 +65,19 @@ class SentenceEmbedder(VectorModel):
     # As in sentence-transformers, however the finished vectors are compared.
     ranked_by = "cosine"
 
-    def __init__(self, encoder, pair_classes: int | Sequence[str] = 0, **kwargs):
+    def __init__(
+        self,
+        encoder,
+        pair_classes: int | Sequence[str] = 0,
+        query_encoder: Encoder | dict[str, Any] | None = None,
+        default_role: str = DOCUMENT,
+        **kwargs,
+    ):
         super().__init__(encoder, **kwargs)
+        self.query_encoder: Encoder | None = None
+        self.default_role = DOCUMENT
+        if query_encoder is not None:
+            self.add_query_encoder(query_encoder, default_role)
         self.pair_classifier: keras.layers.Layer | None = None
         self._pair_names: tuple[str, ...] = ()
         if pair_classes:
@@ -69,6 +88,52 @@ class SentenceEmbedder(VectorModel):
     @property
     def similarity(self) -> str:
         return self.encoder.pooling.similarity
+
+    # --- Queries with an encoder of their own ---
+
+    def add_query_encoder(self, encoder: Encoder | dict[str, Any], default_role: str) -> None:
+        """Has queries read by another encoder; arguments as for the class.
+
+        Raises:
+            ValueError: its vectors have another size, or the role is unknown.
+        """
+        check("default_role", default_role, str, choices=ROLES)
+        if isinstance(encoder, dict):
+            encoder = keras.saving.deserialize_keras_object(encoder)
+        encoder = encoder_of(encoder)
+        sizes = encoder.vector_size, self.encoder.vector_size
+        if len({*sizes}) > 1:
+            raise ValueError(
+                f"The vectors of queries have {sizes[0]} numbers, and those of documents {sizes[1]}; they cannot be "
+                "compared. Choose encoders whose vectors have one size."
+            )
+        with private.adding_layers(self):
+            self.query_encoder = encoder
+        self.default_role = default_role
+
+    @property
+    def reads_roles(self) -> bool:
+        return self.query_encoder is not None
+
+    def read_column(self, role: str, rows, training=None):
+        if role == DOCUMENT or self.query_encoder is None:
+            return super().read_column(role, rows, training)
+        states = self.query_encoder(rows, training=training)["sequence_output"]
+        return self.query_encoder.sentence_vectors(states, rows)
+
+    def reader_of_role(self, role: str, preprocessor):
+        if role == DOCUMENT or self.query_encoder is None:
+            return preprocessor
+        return self.query_encoder.text_reader
+
+    @property
+    def served_roles(self):
+        return (QUERY,) if self.reads_roles else ()
+
+    def served_of_role(self, role: str, texts, run, preprocessor):
+        texts = with_prompt(self.encoder.prompts.text(role=role), texts)
+        reader = self.reader_of_role(role, preprocessor).with_options(report_truncation=False)
+        return {"embedding": self.read_column(role, reader(texts))}
 
     @property
     def reads_first_only(self) -> bool:
@@ -149,7 +214,11 @@ class SentenceEmbedder(VectorModel):
     def get_config(self):
         classifier = self.pair_classifier
         classes = list(self._pair_names) or (0 if classifier is None else classifier.units)
-        return {**super().get_config(), "pair_classes": classes}
+        config = {**super().get_config(), "pair_classes": classes}
+        if self.query_encoder is None:
+            return config
+        queries = keras.saving.serialize_keras_object(self.query_encoder)
+        return config | {"query_encoder": queries, "default_role": self.default_role}
 
     # --- Use ---
 
@@ -159,6 +228,11 @@ class SentenceEmbedder(VectorModel):
         return [v for v in super().served_variables() if id(v) not in left_out]
 
     def portable_verb(self):
+        if self.query_encoder is not None:
+            raise ValueError(
+                "A file of ONNX or LiteRT holds one encoder, and this model has another one for queries. Export "
+                "model.encoder and model.query_encoder."
+            )
         prompts, pooling = self.encoder.prompts, self.encoder.pooling
         return {
             "verb": "embed",
@@ -175,13 +249,17 @@ class SentenceEmbedder(VectorModel):
         role: str | None = None,
     ):
         """Computes sentence vectors, NumPy float32 [texts, size]; see `Encoder.embed`."""
-        return self.encoder.embed(texts, batch_size, prompt, truncate_dim, role)
+        if self.query_encoder is None or (role or self.default_role) == DOCUMENT:
+            return self.encoder.embed(texts, batch_size, prompt, truncate_dim, role)
+        before = self.encoder.prompts.text(prompt, role)
+        return self.query_encoder.embed(texts, batch_size, before, truncate_dim)
 
     def row_scores(self, texts, second, batch_size: int = 32, prompts=(None, None)) -> np.ndarray:
         """The cosine of each row's two texts, [N]; zero vectors are similar to nothing."""
+        roles = ROLES if self.reads_roles else (None, None)
         vectors = [
-            self.embed(column, batch_size, prompt)
-            for column, prompt in zip((texts, second), prompts, strict=True)
+            self.embed(column, batch_size, prompt, role=role if prompt is None else None)
+            for column, prompt, role in zip((texts, second), prompts, roles, strict=True)
         ]
         lengths = np.prod([np.linalg.norm(each, axis=1) for each in vectors], axis=0)
         return np.einsum("ij,ij->i", *vectors) / np.where(lengths == 0, 1, lengths)

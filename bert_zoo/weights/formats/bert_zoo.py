@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from bert_zoo.config import (
+    ROLES,
     Config,
     ConfigError,
     HeadSpec,
@@ -26,7 +27,15 @@ VERSION = 1
 KEYS = {"format_version", "family", "task", "config", "labels", "pooling", "text"}
 # Written only where they say something, so that earlier versions read the other directories.
 OPTIONAL_KEYS = {
-    *("thresholds", "score_activation", "long_texts", "prompts", "reads_vectors", "head"),
+    *(
+        "thresholds",
+        "score_activation",
+        "long_texts",
+        "prompts",
+        "reads_vectors",
+        "head",
+        "default_role",
+    ),
     *("generation", "sparse_pooling", "token_vectors"),
 }
 POOLING_KEYS = {"mode", "normalize"}
@@ -87,6 +96,7 @@ class BertZoo(Format):
             long_texts=values.take("long_texts", dict),
             generation=(values.section("generation"),),
             reads_vectors=values.take("reads_vectors", bool, False),
+            default_role=values.take("default_role", str, choices=ROLES),
             head=None if head is None else head.record(HeadSpec),
         )
 
@@ -101,6 +111,7 @@ class BertZoo(Format):
             "score_activation": description.score_activation,
             "long_texts": description.long_texts,
             "reads_vectors": description.reads_vectors,
+            "default_role": description.default_role,
             "prompts": asdict(description.prompts) if description.prompts.texts else None,
             "token_vectors": description.token_vectors and asdict(description.token_vectors),
             "generation": next(iter(description.generation), None),

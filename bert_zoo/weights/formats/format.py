@@ -41,6 +41,8 @@ class Description:
     sparse_pooling: SparsePooling | None = (
         None  # how it makes sparse vectors; None if it does not say
     )
+    # The role of texts without one, of a model with an encoder of its own for queries; None for other models.
+    default_role: str | None = None
     prompts: Prompts = Prompts()  # noqa: RUF009 (frozen); before its texts
     token_vectors: TokenVectors | None = None  # how it makes vectors of tokens (late interaction)
     long_texts: Mapping[str, Any] | None = None  # of `bert_zoo.models.long_texts.LongTexts`

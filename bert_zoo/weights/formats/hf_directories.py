@@ -3,9 +3,18 @@
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from bert_zoo.config import ConfigError, PooledDense, Pooling, Prompts, TextSpec
+from bert_zoo.config import (
+    DOCUMENT,
+    QUERY,
+    ROLES,
+    ConfigError,
+    PooledDense,
+    Pooling,
+    Prompts,
+    TextSpec,
+)
 from bert_zoo.error_text import listing, shown
 from bert_zoo.json_files import JsonObject, as_object, read_list, read_object
 from bert_zoo.weights.files import write_json
@@ -43,7 +52,6 @@ OTHER_MODULES = {
     **dict.fromkeys(("MLMTransformer", "SparseAutoEncoder", "SpladePooling"), SPARSE),
     "SparseStaticEmbedding": "a sparse encoder's table of token weights without a transformer",
     "TokenPooling": LATE,
-    "Router": CHOOSES,
     "WeightedLayerPooling": "a weighted mean of a transformer's layers",
 }
 # A table of token vectors and their mean, in the place of a transformer and its pooling. Before version 6 it had a folder.
@@ -96,6 +104,9 @@ SENTENCE_KEYS = (
     *(SENTENCE_LENGTH, "do_lower_case", "transformer_task", "modality_config"),
     *("module_output_name", "unpad_inputs", *UNREAD_ARGUMENTS, *ROLE_KEYS),
 )
+# A choice between modules by the role of a text.
+ROUTER, ROUTER_FILE = "Router", "router_config.json"
+ROUTER_TYPE = "sentence_transformers.base.modules.router.Router"
 # The classifier of a SetFit model.
 SETFIT_HEAD = "model_head.pkl"
 TOKENIZER_FILE, TOKENIZER_LENGTH = "tokenizer_config.json", "model_max_length"
@@ -210,7 +221,6 @@ def pooling_of(directory: Path) -> Pooling:
         _check_vector(read_known(directory / modules[-1][1] / MODULE_FILE, VECTOR_KEYS))
     if layer_norm:
         _check_layer_norm(directory / modules[-1 - normalize][1])
-    settings = read_known(directory / SETTINGS_FILE, SETTINGS_KEYS)
     if begin == [TABLE]:  # whose mean has no settings
         values = JsonObject({}, directory / MODULES_FILE)
     else:
@@ -221,9 +231,8 @@ def pooling_of(directory: Path) -> Pooling:
             normalize,
             tuple(_dense_of(directory / folder) for folder in dense_folders(directory)),
             values.take("include_prompt", bool, True),
-            settings.take("truncate_dim", int),
-            settings.take(SIMILARITY, str, Pooling().similarity),
-            layer_norm,
+            layer_norm=layer_norm,
+            **settings_of(directory),
         )
     except ValueError as error:
         raise ConfigError(f"{directory}: {error}") from error
@@ -326,6 +335,15 @@ def write_settings(directory: Path, pooling: Pooling, prompts: Prompts) -> None:
     write_json(directory / SETTINGS_FILE, values)
 
 
+def settings_of(directory: Path) -> dict[str, Any]:
+    """What a directory says of its vectors: fields of `Pooling`."""
+    settings = read_known(directory / SETTINGS_FILE, SETTINGS_KEYS)
+    return {
+        "similarity": settings.take(SIMILARITY, str, Pooling().similarity),
+        "truncate_dim": settings.take("truncate_dim", int),
+    }
+
+
 def dense_folders(directory: Path) -> list[str]:
     """The folders of a directory's Dense modules, in their order."""
     return [folder for kind, folder in modules_of(directory) if kind == "Dense"]
@@ -334,14 +352,94 @@ def dense_folders(directory: Path) -> list[str]:
 def modules_of(directory: Path) -> list[tuple[str, str]]:
     """Kind and folder of each module that a directory lists."""
     path = directory / MODULES_FILE
+    if not path.is_file():
+        return _modules_of_route(directory)
     modules = []
-    for i, value in enumerate(read_list(path) if path.is_file() else ()):
+    for i, value in enumerate(read_list(path)):
         module = as_object(value, f"{path}, [{i}]")
         folder = module.take("path", str, "")
         if folder not in (".", Path(folder).name):
             raise ConfigError(f"{path} names the folder {shown(folder)}; it must be one beside it.")
         modules.append((module.take("type", str, "").rpartition(".")[2], folder))
     return modules
+
+
+def routes_of(folder: Path) -> dict[str, list[tuple[str, str]]]:
+    """Route -> kind and folder of each of its modules, of a router's directory."""
+    values = read_object(folder / ROUTER_FILE)
+    structure, types = values.section("structure"), values.section("types")
+    if chooses := values.section("parameters").get("route_mappings"):
+        log.warning(
+            "%s chooses routes by %s; bert_zoo has the route of a text's role.",
+            values.where,
+            chooses,
+        )
+    return {
+        route: [
+            (types.take(name, str, "").rpartition(".")[2], name)
+            for name in structure.items_of(route, str)
+        ]
+        for route in structure
+    }
+
+
+def _modules_of_route(directory: Path) -> list[tuple[str, str]]:
+    """The modules of a router's route, of the folder of its first one, and those after the router; else none."""
+    router = directory.parent
+    if not (router / ROUTER_FILE).is_file():
+        return []
+    for (first, folder), *others in routes_of(router).values():
+        if folder == directory.name:
+            after = [*others, *modules_of(router)[1:]]
+            # Vectors of length 1 stay so.
+            if [kind for kind, _ in after][-2:] == ["Normalize"] * 2:
+                after.pop()
+            return [(first, ""), *((kind, f"../{folder}") for kind, folder in after)]
+    return []
+
+
+class Routes(NamedTuple):
+    """The folders of a router's first modules for documents and for queries, and the role of texts without one."""
+
+    document: Path
+    query: Path
+    default: str
+
+
+def encoders_of_roles(directory: Path) -> Routes | None:
+    """The routes of a directory of sentence-transformers with an encoder for each role; None for other directories.
+
+    Raises:
+        ConfigError: it has other routes.
+    """
+    modules = modules_of(directory)
+    if [kind for kind, _ in modules][:1] != [ROUTER]:
+        return None
+    router, routes = directory / modules[0][1], routes_of(directory / modules[0][1])
+    is_elsewhere = len(modules) > 1 and router != directory
+    if {*routes} != {*ROLES} or not all(routes.values()) or is_elsewhere:
+        raise ConfigError(
+            f"{directory / MODULES_FILE} has a {ROUTER} with the routes {listing(routes)}; bert_zoo has the routes "
+            f"{listing(ROLES)}, in the model's directory. Use the model with the program that wrote it."
+        )
+    default = read_object(router / ROUTER_FILE).section("parameters").take("default_route", str)
+    document, query = (router / routes[role][0][1] for role in (DOCUMENT, QUERY))
+    return Routes(document, query, default or next(iter(routes)))
+
+
+def write_router(directory: Path, default: str, pooling: Pooling, prompts: Prompts) -> None:
+    """Joins the directories of an encoder for each role, which have its name, by a router for sentence-transformers."""
+    types, structure = {}, {}
+    for role in ROLES:
+        rows = read_list(directory / role / MODULES_FILE)
+        names = [f"{role}/{row['path']}".rstrip("/") for row in rows]
+        types |= {name: row["type"] for name, row in zip(names, rows, strict=True)}
+        structure[role] = names
+    parameters = {"default_route": default, "allow_empty_key": True, "route_mappings": {}}
+    values = {"types": types, "structure": structure, "parameters": parameters}
+    write_json(directory / ROUTER_FILE, values)
+    write_json(directory / MODULES_FILE, [module_rows([(ROUTER, "")])[0] | {"type": ROUTER_TYPE}])
+    write_settings(directory, pooling, prompts)
 
 
 def config_of(folder: Path, known: Collection[str]) -> JsonObject:

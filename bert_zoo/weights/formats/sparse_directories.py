@@ -14,6 +14,8 @@ from bert_zoo.weights.files import write_json
 from bert_zoo.weights.formats.hf_directories import (
     MODULE_FILE,
     MODULES_FILE,
+    ROUTER,
+    ROUTER_FILE,
     SENTENCE_FILE,
     SENTENCE_LENGTH,
     SETTINGS_FILE,
@@ -23,6 +25,7 @@ from bert_zoo.weights.formats.hf_directories import (
     module_rows,
     modules_of,
     read_known,
+    routes_of,
     sentence_settings,
 )
 from bert_zoo.weights.sources import open_weights
@@ -31,9 +34,9 @@ from bert_zoo.weights.tensor_source import TensorSource
 log = logging.getLogger("bert_zoo")
 
 TRANSFORMERS = ("Transformer", "MLMTransformer")
-POOLING, ROUTER, STATIC = "SpladePooling", "Router", "SparseStaticEmbedding"
-# The router's file, and OpenSearch's {token: weight} of the tokens of queries.
-ROUTER_FILE, IDF_FILE = "router_config.json", "idf.json"
+POOLING, STATIC = "SpladePooling", "SparseStaticEmbedding"
+# OpenSearch's {token: weight} of the tokens of queries.
+IDF_FILE = "idf.json"
 POOLING_KEYS = (
     *("pooling_strategy", "activation_function", "embedding_dimension", "word_embedding_dimension"),
 )
@@ -70,7 +73,7 @@ def sparse_modules_of(directory: Path) -> SparseModules | None:
     kinds = [kind for kind, _ in modules]
     routes = {DOCUMENT: modules}
     if kinds == [ROUTER]:
-        routes = _routes_of(directory / modules[0][1])
+        routes = routes_of(directory / modules[0][1])
     if not any(kind == POOLING for route in routes.values() for kind, _ in route):
         return None
     found = {name: [kind for kind, _ in route] for name, route in routes.items()}
@@ -89,26 +92,6 @@ def sparse_modules_of(directory: Path) -> SparseModules | None:
         )
     (_, transformer), (_, pooling) = routes[DOCUMENT]
     return SparseModules(transformer, pooling, routes[QUERY][0][1] if queries else None)
-
-
-def _routes_of(folder: Path) -> dict[str, list[tuple[str, str]]]:
-    """Route -> kind and folder of each of its modules, of a router's directory."""
-    values = read_object(folder / ROUTER_FILE)
-    structure, types = values.section("structure"), values.section("types")
-    said = values.section("parameters")
-    default = said.take("default_route", str, DOCUMENT)
-    if said.get("route_mappings") or default != DOCUMENT:
-        log.warning(
-            "%s chooses routes by %s and by default %s. bert_zoo has the route of a text's role, and %s without one.",
-            *(values.where, said.get("route_mappings"), default, DOCUMENT),
-        )
-    return {
-        route: [
-            (types.take(name, str, "").rpartition(".")[2], name)
-            for name in structure.items_of(route, str)
-        ]
-        for route in structure
-    }
 
 
 def model_folder(directory: Path) -> Path:
