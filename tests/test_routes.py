@@ -1,5 +1,6 @@
 """An encoder of its own for queries, beside sentence-transformers' Router."""
 
+import re
 import shutil
 
 import keras
@@ -7,10 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import ALL_GOLDEN, GOLDEN, TOLERANCE, change_json, read_json
+from huggingface_hub.utils import filter_repo_objects
 
 import bert_zoo
 from bert_zoo.config import ConfigError
 from bert_zoo.models import SentenceEmbedder
+from bert_zoo.weights import cache
 from bert_zoo.weights.safetensors_io import write_safetensors
 
 STORED = ALL_GOLDEN / "routes"
@@ -96,3 +99,18 @@ def test_other_routes_and_sizes_are_refused(directory):
     change_json(path, structure={"text": values["structure"]["document"]})
     with pytest.raises(ConfigError, match="a Router with the routes text"):
         bert_zoo.load(directory)
+
+
+def test_all_files_of_the_routes_are_downloaded(directory, tmp_path):
+    bert_zoo.save(bert_zoo.load(directory), tmp_path / "saved", format="hf")
+    for path in (directory, tmp_path / "saved"):
+        files = {
+            file.relative_to(path).as_posix() for file in path.rglob("*.*") if file.suffix != ".md"
+        }
+        wanted = [*cache.MODEL_FILES, *cache._WEIGHT_FILES[0]]
+        taken = {*filter_repo_objects(files, allow_patterns=wanted)}
+        assert files - taken <= {"vectors.npz"}
+        cache._check_snapshot(path, ())
+        (path / next(file for file in files if re.match("query.*safetensors", file))).unlink()
+        with pytest.raises(FileNotFoundError):
+            cache._check_snapshot(path, ())

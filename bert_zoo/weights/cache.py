@@ -23,7 +23,7 @@ from typing import Any
 
 from filelock import AcquireReturnProxy, FileLock, Timeout
 
-from bert_zoo.config import ConfigError
+from bert_zoo.config import DOCUMENT, QUERY, ROLES, ConfigError
 from bert_zoo.error_text import listing, shortened
 from bert_zoo.json_files import read_object
 from bert_zoo.weights.download import (
@@ -34,7 +34,8 @@ from bert_zoo.weights.download import (
     require_network,
 )
 from bert_zoo.weights.files import WeightsError, is_disk_full, sha256_of, write_json
-from bert_zoo.weights.formats.sparse_directories import model_folder
+from bert_zoo.weights.formats.hf_directories import encoders_of_roles
+from bert_zoo.weights.formats.sparse_directories import model_folder, sparse_modules_of
 from bert_zoo.weights.sources import ADAPTER_CONFIG, ADAPTER_WEIGHTS, check_weight_files
 from bert_zoo.weights.unpack import unpack
 
@@ -51,17 +52,17 @@ MODEL_FILES = (
     *("*_Dense*/model.safetensors", "*_Dense*/pytorch_model.bin"),
     *("colbert_linear.*", "sparse_linear.*"),
     "0_StaticEmbedding/tokenizer.json",
-    # Of sparse encoders, whose model may stand in the folder of its route.
-    *("*_SpladePooling/config.json", "router_config.json", "idf.json", "document_0_*/*.json"),
-    *("document_0_*/vocab.txt", "*_SparseStaticEmbedding/config.json"),
-    "*_SparseStaticEmbedding/model.safetensors",
+    # Of routers, whose encoders stand in the folders of their routes, and of sparse encoders.
+    *("*_SpladePooling/config.json", "router_config.json", "idf.json"),
+    *(f"{role}*/*.{ending}" for role in ROLES for ending in ("json", "txt", "model")),
+    f"{QUERY}*/model.safetensors",
     *(ADAPTER_CONFIG, *ADAPTER_WEIGHTS),
 )
 # The first kind that a repository has is downloaded.
 _WEIGHT_FILES = (
     (
         *("model.safetensors", "model.safetensors.index.json", "model-*-of-*.safetensors"),
-        *("0_StaticEmbedding/model.safetensors", "document_0_*/model.safetensors"),
+        *("0_StaticEmbedding/model.safetensors", f"{DOCUMENT}*/model.safetensors"),
     ),
     ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin"),
     ("tf_model.h5",),
@@ -284,7 +285,10 @@ def _check_snapshot(directory: Path, further: Sequence[str]) -> None:
     for file in (found, *further):
         if not (directory / file).is_file():
             raise FileNotFoundError(f"{directory} has no {file}.")
-    check_weight_files(model_folder(directory))
+    is_sparse = sparse_modules_of(directory) is not None
+    routes = None if is_sparse else encoders_of_roles(directory)
+    for folder in [model_folder(directory)] if routes is None else routes[:2]:
+        check_weight_files(folder)
 
 
 def _snapshot(repo: str, revision: str, further: Sequence[str], **options: Any) -> Path:
