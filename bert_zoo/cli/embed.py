@@ -2,19 +2,14 @@
 
 bert_zoo embed "How do I get my money back?" "I would like a refund."
 bert_zoo embed --model bge_small --output vectors.npy < sentences.txt
-bert_zoo embed --text sentences.txt --output vectors.npy
 bert_zoo embed --text articles.jsonl --column title --prompt "query: " --output titles.npy
 bert_zoo embed --model e5_small --role document --text articles.jsonl --output articles.npy
 bert_zoo embed --model e5_small --text articles.txt --engine qdrant --output articles.jsonl
 
 Pass texts as arguments, one per line on standard input, or as a file: its
 lines, or a column of a table (CSV, TSV, JSON Lines, Parquet), with or without
-gzip. Vectors are printed as JSON Lines, each with its text: one vector, the
-weights of tokens for a sparse model, or the vectors of tokens for a
-late-interaction model. --output writes them to a file instead: NumPy's .npy,
-SciPy's .npz for sparse vectors, a directory (bert_zoo.embeddings.TokenIndex)
-for token vectors, or the documents of a search engine. With --text and
---output, repeat the command to resume a stopped run.
+gzip. Vectors are printed as JSON Lines, each with its text, or written to
+--output. With --text and --output, repeat the command to resume a stopped run.
 """
 
 import hashlib
@@ -202,8 +197,8 @@ _COLUMN = PROGRAM.string(
 _OUTPUT = PROGRAM.string(
     "output",
     None,
-    "A file to write: .npy, float32 [texts, hidden]; .npz for sparse vectors; for token vectors a new directory "
-    "without a suffix; with --engine, JSON lines.",
+    "What to write: .npy, float32 [texts, hidden]; SciPy's .npz for sparse vectors; for token vectors a new "
+    "directory (bert_zoo.embeddings.TokenIndex); with --engine, JSON lines.",
 )
 _ENGINE = PROGRAM.enum(
     "engine",
