@@ -445,7 +445,7 @@ def test_missing_pretraining_head_raises(call, words):
 def test_one_head_of_two_is_named_and_loaded_by_itself(lacking, task, output, tmp_path):
     tensors = {k: v for k, v in tensors_of(GOLDEN / "pretraining").items() if lacking not in k}
     directory = write_hf(tmp_path / "one", tensors, "pretraining")
-    words = f"has a head for the task '{task}'."
+    words = f"has a head for '{task}'"
     assert_refused(lambda: bert_zoo.load(directory, "pretraining"), words)
     inputs = inputs_of(arrays("pretraining"))
     wanted = loaded_task("pretraining")(inputs)[output]

@@ -436,7 +436,7 @@ YARN = {"full_attention": {"rope_type": "yarn", "rope_theta": 1.0}}
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"rope_parameters": YARN}, "rope_type 'default'"),
+        ({"rope_parameters": YARN}, "only the types 'default' and 'linear'"),
         ({"layer_types": IRREGULAR[:3]}, "for each of the 4 layers"),
         ({"layer_types": ["full_attention", "linear_attention"] * 2}, "for each of the 4 layers"),
         ({"layer_types": 3}, "for each of the 4 layers"),

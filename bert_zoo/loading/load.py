@@ -544,7 +544,7 @@ def _untrained_parts(opened: Opened, task: str, init: Sequence[str]) -> frozense
         provided = f"Checkpoints that provide it: {', '.join(names[:5])}{more}."
         raise WeightsError(
             f"{opened.name} has no {' and no '.join(refused)}, which task {task!r} needs. "
-            f"{f'It has a head for the task {heads}. ' if heads else ''}"
+            f"{f'It has a head for {heads}. ' if heads else ''}"
             f"{provided if names else 'No registered checkpoint of this family provides it.'} To start with random "
             f"weights, pass init={tuple(refused)}."
         )
