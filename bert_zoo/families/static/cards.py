@@ -13,10 +13,7 @@ PRESETS = (
         note="A text moves few rows of a table, and those only a little at rates for transformers.",
     ),
 )
-SIZES = (
-    "Its size is not verified here: the one shown is that which its authors name. `load` reads the actual size from the "
-    "file."
-)
+UNVERIFIED = "Not verified here: size and licence are those that its authors name. `load` reads the actual size from the file."
 # sentence-transformers', trained from random numbers; and model2vec's, distilled from an encoder and trained further.
 SENTENCE_TRANSFORMERS = {
     "pooling": Pooling(normalize=False),
@@ -54,7 +51,7 @@ def released(name: str, kind: str, tokens: int, width: int, repo: str) -> Checkp
         sources=[HF(repo)],
         provides=frozenset({"encoder"}),
         params=tokens * width,
-        note=f"{NOTES[kind]} {SIZES}",
+        note=f"{NOTES[kind]} {UNVERIFIED}",
         **release,
     )
 
