@@ -88,6 +88,7 @@ AS_SAID = (
     "docs/api/probing.md",
     "docs/howto/measure_search.md",
     "docs/howto/search.md",
+    "docs/howto/which_search.md",
     "docs/finetuning.md",
     "docs/howto/adapt.md",
     "docs/howto/make_it_small.md",
