@@ -272,13 +272,16 @@ def _check_token_vectors(values: JsonObject) -> None:
             f"{values.where} has {listing(found)}, of models that read queries and documents differently; models with a "
             "pooling read all texts alike. Remove them, and cut texts with max_length."
         )
+    check_outputs(values, TOKEN_VECTORS, "bert_zoo's poolings read")
+
+
+def check_outputs(values: JsonObject, outputs: Mapping[str, str], reads: str) -> None:
+    """Refuses a transformer that gives the module after it something else than `outputs`, which the module `reads`."""
     text = values.section("modality_config").section("text")
-    for name, wanted in TOKEN_VECTORS.items():
+    for name, wanted in outputs.items():
         found = values.take(name, str) or text.take(name, str, wanted)
         if found != wanted:
-            raise ConfigError(
-                f"{values.where} has {name} {shown(found)}; bert_zoo's poolings read {wanted}."
-            )
+            raise ConfigError(f"{values.where} has {name} {shown(found)}; {reads} {wanted}.")
 
 
 def prompts_of(directory: Path) -> Prompts:
@@ -438,7 +441,7 @@ def write_router(directory: Path, default: str, pooling: Pooling, prompts: Promp
     parameters = {"default_route": default, "allow_empty_key": True, "route_mappings": {}}
     values = {"types": types, "structure": structure, "parameters": parameters}
     write_json(directory / ROUTER_FILE, values)
-    write_json(directory / MODULES_FILE, [module_rows([(ROUTER, "")])[0] | {"type": ROUTER_TYPE}])
+    write_json(directory / MODULES_FILE, module_rows([(ROUTER, "")], {ROUTER: ROUTER_TYPE}))
     write_settings(directory, pooling, prompts)
 
 
@@ -457,12 +460,17 @@ def _dense_of(folder: Path) -> PooledDense:
     tanh = "torch.nn.modules.activation.Tanh"
     activation = values.take("activation_function", str, tanh, choices=DENSE_ACTIVATIONS)
     _check_vector(values)
+    refuse_residual(values)
+    units = values.take("out_features", int)
+    return PooledDense(units, DENSE_ACTIVATIONS[activation], values.take("bias", bool, True))
+
+
+def refuse_residual(values: JsonObject) -> None:
+    """Refuses a Dense that adds its input to its output."""
     if values.take("use_residual", bool, False):
         raise ConfigError(
             f"{values.where} has use_residual; bert_zoo's Dense has no residual connection."
         )
-    units = values.take("out_features", int)
-    return PooledDense(units, DENSE_ACTIVATIONS[activation], values.take("bias", bool, True))
 
 
 def _check_layer_norm(folder: Path) -> None:
@@ -551,10 +559,13 @@ def check_is_mean(pooling: Pooling) -> None:
         )
 
 
-def module_rows(modules: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-    """The content of modules.json."""
+def module_rows(
+    modules: Sequence[tuple[str, str]], classes: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """The content of modules.json, with the `classes` of kinds that are not in `sentence_transformers.models`."""
+    types = {kind: f"sentence_transformers.models.{kind}" for kind, _ in modules} | (classes or {})
     return [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        {"idx": i, "name": str(i), "path": path, "type": types[kind]}
         for i, (kind, path) in enumerate(modules)
     ]
 

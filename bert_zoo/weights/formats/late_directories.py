@@ -35,6 +35,7 @@ from bert_zoo.weights.formats.hf_directories import (
     modules_of,
     prompts_of,
     read_known,
+    refuse_residual,
     sentence_settings,
 )
 
@@ -73,6 +74,7 @@ PYLATE_KEYS = (
     *("attend_to_expansion_tokens", "do_query_expansion", "skiplist_words"),
 )
 EXPANSION = "query_expansion"
+IDENTITY = next(theirs for theirs, ours in DENSE_ACTIVATIONS.items() if ours == "linear")
 PUNCTUATION = tuple(string.punctuation)
 
 
@@ -161,15 +163,11 @@ MASK_KEYS = ("skiplist_words", "skiplist_tasks", "keep_only_token_ids")
 
 def _dense_of(folder: Path, is_pylate: bool) -> tuple[int, bool]:
     values = config_of(folder, DENSE_KEYS)
-    identity = next(theirs for theirs, ours in DENSE_ACTIVATIONS.items() if ours == "linear")
     note = "the only one for bert_zoo's vectors of tokens"
-    values.take("activation_function", str, identity, choices=[identity], note=note)
+    values.take("activation_function", str, IDENTITY, choices=[IDENTITY], note=note)
     for name in () if is_pylate else ("module_input_name", "module_output_name"):
         values.take(name, str, choices=[TOKENS], note=note)
-    if values.take("use_residual", bool, False):
-        raise ConfigError(
-            f"{values.where} has use_residual; bert_zoo's Dense has no residual connection."
-        )
+    refuse_residual(values)
     return values.take("out_features", int), values.take("bias", bool, True)
 
 
@@ -283,17 +281,15 @@ def write_token_vectors(
     kinds = (*MODULES[:2], *MODULES[2:] * made.normalize)
     folders = [f"{number}_{kind}" for number, kind in enumerate(kinds, 1)]
     modules = [("Transformer", ""), *zip(kinds, folders, strict=True)]
-    rows = zip(module_rows(modules), modules, strict=True)
-    write_json(directory / MODULES_FILE, [row | {"type": CLASSES[kind]} for row, (kind, _) in rows])
+    write_json(directory / MODULES_FILE, module_rows(modules, CLASSES))
     tasks = [role for role in ROLES if getattr(made, role).skip_words] or [DOCUMENT]
-    identity = next(theirs for theirs, ours in DENSE_ACTIVATIONS.items() if ours == "linear")
     names = {"module_input_name": TOKENS, "module_output_name": TOKENS}
     contents = {
         DENSE: {
             "in_features": hidden_size,
             "out_features": made.size,
             "bias": made.use_bias,
-            "activation_function": identity,
+            "activation_function": IDENTITY,
             **names,
         },
         MASK: {

@@ -21,6 +21,7 @@ from bert_zoo.weights.formats.hf_directories import (
     SETTINGS_FILE,
     SETTINGS_KEYS,
     SIMILARITY,
+    check_outputs,
     config_of,
     module_rows,
     modules_of,
@@ -110,7 +111,7 @@ def sparse_pooling_of(directory: Path) -> SparsePooling | None:
     if modules is None:
         has_weights = (directory / IDF_FILE).is_file() and not modules_of(directory)
         return SparsePooling(static_queries=True) if has_weights else None
-    _check_logits(directory / modules.transformer)
+    check_outputs(sentence_settings(directory / modules.transformer), LOGITS, f"{POOLING} reads")
     values = config_of(directory / modules.pooling, POOLING_KEYS)
     settings = read_known(directory / SETTINGS_FILE, (*SETTINGS_KEYS, MOST_DIMENSIONS))
     if (similarity := settings.take(SIMILARITY, str) or "dot") != "dot":
@@ -127,18 +128,6 @@ def sparse_pooling_of(directory: Path) -> SparsePooling | None:
         )
     except ValueError as error:
         raise ConfigError(f"{directory}: {error}") from error
-
-
-def _check_logits(folder: Path) -> None:
-    """Refuses a transformer that gives the pooling something else than logits over the vocabulary."""
-    values = sentence_settings(folder)
-    text = values.section("modality_config").section("text")
-    for name, wanted in LOGITS.items():
-        found = values.take(name, str) or text.take(name, str, wanted)
-        if found != wanted:
-            raise ConfigError(
-                f"{values.where} has {name} {shown(found)}; {POOLING} reads {shown(wanted)}."
-            )
 
 
 def query_weights(directory: Path, vocabulary: Sequence[str]) -> TensorSource:
@@ -202,8 +191,7 @@ def write_sparse(
         folder.mkdir(exist_ok=True)
         write_json(folder / MODULE_FILE, {"frozen": False})
         write_safetensors(folder / "model.safetensors", weights, {"format": "pt"})
-    rows = zip(module_rows(modules), modules, strict=True)
-    write_json(directory / MODULES_FILE, [row | {"type": CLASSES[kind]} for row, (kind, _) in rows])
+    write_json(directory / MODULES_FILE, module_rows(modules, CLASSES))
     (directory / POOLING_FOLDER).mkdir(exist_ok=True)
     values = {"pooling_strategy": pooling.strategy, "activation_function": pooling.activation}
     write_json(
