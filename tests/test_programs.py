@@ -27,6 +27,7 @@ from bert_zoo.cli.program import Program, command, message_of
 from bert_zoo.cli.quiet import start_tensorflow_quietly
 from bert_zoo.config import Prompts
 from bert_zoo.data.files import read_json
+from bert_zoo.embeddings import read_vectors, text_files
 from bert_zoo.presets import Recipe
 from bert_zoo.training.runs import keras_verbosity
 
@@ -164,6 +165,12 @@ def main(monkeypatch, *arguments) -> None:
         ("describe", "Name a model, for example minilm_l6. `bert_zoo list` prints all names."),
         ("predict --run nowhere --file a.csv", "a file for predictions, together"),
         ("embed --output vectors.txt a", "--output is vectors.txt. Name a file that ends in .npy"),
+        (
+            "embed --output vectors/ a",
+            "--output is vectors/, a directory of parts, which needs files",
+        ),
+        ("embed --output a.npy --num_parts 2 a", "--num_parts is for parts. Name their directory"),
+        ("embed --text README.md --output v/ --shard 3/2", "--shard is 3/2; it must be a number"),
     ],
 )
 def test_wrong_commands_end_with_one_line(command, said, monkeypatch, capsys):
@@ -229,7 +236,7 @@ def test_models_are_described(monkeypatch, capsys):
 
 
 def test_vectors_are_printed_and_written(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(embed, "TEXTS_AT_ONCE", 2)
+    monkeypatch.setattr(text_files, "TEXTS_AT_ONCE", 2)
     monkeypatch.setattr(bert_zoo, "load", functools.cache(bert_zoo.load))
     encoder, texts = str(ROOT / "tests" / "golden" / "bert" / "encoder"), ["a film", "", "the cat"]
     model = bert_zoo.load(encoder)
@@ -248,6 +255,15 @@ def test_vectors_are_printed_and_written(tmp_path, capsys, monkeypatch):
     main(monkeypatch, "embed", "--model", encoder, *options, "--output", str(path))
     wanted = model.embed(texts, prompt="the ")
     np.testing.assert_allclose(np.load(path), wanted, atol=1e-6)
+    more = tmp_path / "more.jsonl"
+    more.write_text('{"id": 4, "title": "a bird"}\n')
+    options[1] = f"{tmp_path}/*.csv,{more}"
+    options += ["--id_column", "id", "--output", f"{tmp_path}/parts/", "--part_format", "npy"]
+    for shard in ("2/2", "1/2"):
+        main(monkeypatch, "embed", "--model", encoder, *options, "--num_parts=2", "--shard", shard)
+    stored = read_vectors(tmp_path / "parts")
+    assert stored.ids[:].tolist() == ["1", "2", "3", "4"]
+    np.testing.assert_allclose(stored.vectors[:3], wanted, atol=1e-6)
     model.prompts = Prompts({"query": "the "})
     capsys.readouterr()
     main(monkeypatch, "embed", "--model", encoder, "--role", "query", *texts)

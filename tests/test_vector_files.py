@@ -9,8 +9,9 @@ import pytest
 from helpers import assert_refused
 from scipy.sparse import csr_array
 
-from bert_zoo.cli import embed as embed_module
-from bert_zoo.cli.embed import FILES, texts_of, write_vectors
+from bert_zoo.embeddings import text_files
+from bert_zoo.embeddings.text_files import TextFiles
+from bert_zoo.embeddings.vector_files import FILES, write_vectors
 
 TEXTS = [str(number) for number in range(50)]
 ORIGIN = {"model": "m", "text": "t"}
@@ -18,7 +19,7 @@ ORIGIN = {"model": "m", "text": "t"}
 
 @pytest.fixture(autouse=True)
 def _parts_of_four(monkeypatch):
-    monkeypatch.setattr(embed_module, "TEXTS_AT_ONCE", 4)
+    monkeypatch.setattr(text_files, "TEXTS_AT_ONCE", 4)
 
 
 # Name of a file -> the vectors that stand in it, of float32 [texts, size].
@@ -40,6 +41,10 @@ class Embedding:
             raise KeyboardInterrupt
         self.seen += texts
         return self.kind(np.array([[float(text), 1, 2] for text in texts], "float32"))
+
+
+def texts_of(path, column=None, **how):
+    return [text for _, text in TextFiles([path], column, how=how)]
 
 
 def expected():
@@ -95,7 +100,7 @@ def test_texts_are_lines_or_a_column_packed_or_not(tmp_path):
     with gzip.open(tmp_path / "lines.gz", "wt") as file:
         file.write("a, b\n\nc\n")
     for name in ("lines.txt", "table.csv", "packed.jsonl.gz", "lines.gz"):
-        assert [*texts_of(tmp_path / name)] == ["a, b", "", "c"], name
+        assert texts_of(tmp_path / name) == ["a, b", "", "c"], name
     words = "lines.txt does not have a table | set format to one of"
     assert_refused(lambda: texts_of(tmp_path / "lines.txt", "title"), words)
-    assert [*texts_of(tmp_path / "semicolons", "title", delimiter=";")] == ["a, b", "", "c"]
+    assert texts_of(tmp_path / "semicolons", "title", delimiter=";") == ["a, b", "", "c"]

@@ -587,7 +587,7 @@ def _parquet_records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     files.require_file(path, advice="Check its name and folder.")
     try:
         with ParquetFile(path) as file:
-            records = (record for batch in file.iter_batches() for record in batch.to_pylist())
+            records = (record for batch in file.iter_batches(1024) for record in batch.to_pylist())
             yield from enumerate(records, start=1)
     except (OSError, pyarrow.ArrowException) as error:
         raise ValueError(

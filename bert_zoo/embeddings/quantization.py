@@ -96,6 +96,26 @@ def from_half(block: np.ndarray) -> np.ndarray:
     return vectors
 
 
+def encoded_as(dtype: str, vectors: np.ndarray, ranges: np.ndarray | None) -> np.ndarray:
+    """Vectors as float32, float16 or, with `ranges`, int8; ValueError unless they are finite in this type."""
+    with np.errstate(over="ignore"):
+        stored = (
+            vectors.astype(dtype)
+            if ranges is None or not len(vectors)
+            else to_int8(vectors, ranges)
+        )
+    if not np.isfinite(stored if ranges is None else vectors).all():
+        raise ValueError(f"Vectors must be finite as {dtype}; these are not.")
+    return stored
+
+
+def decoded(stored: np.ndarray, ranges: np.ndarray | None) -> np.ndarray:
+    """What `encoded_as` stored, as float32."""
+    if ranges is not None:
+        return from_int8(stored, ranges)
+    return from_half(stored) if stored.dtype == np.float16 else stored
+
+
 def from_binary(block: np.ndarray, size: int) -> np.ndarray:
     """Signs as 1 and -1, float32 [rows, size]."""
     return np.where(np.unpackbits(block, axis=-1, count=size), np.float32(1), np.float32(-1))

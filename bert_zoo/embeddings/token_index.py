@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from bert_zoo.data.files import RowFile, open_array, require_file
-from bert_zoo.embeddings.quantization import from_half, from_int8, to_int8
+from bert_zoo.embeddings.quantization import decoded, encoded_as
 from bert_zoo.fields import check
 
 DTYPES = ("float32", "float16", "int8")
@@ -125,20 +125,14 @@ class TokenIndex:
             raise ValueError(
                 f"Vectors have {tokens.shape[1]} dimensions and the index {self.vectors.shape[1]}."
             )
-        with np.errstate(over="ignore"):
-            stored = (
-                tokens.astype(self._stored.dtype)
-                if self.ranges is None or not len(tokens)
-                else to_int8(tokens, self.ranges)
-            )
-        if not np.isfinite(tokens if self.ranges is not None else stored).all():
-            raise ValueError(f"Vectors must be finite as {stored.dtype}; these are not.")
-        self._add(stored, np.array([len(matrix) for matrix in matrices], np.int64))
+        stored = encoded_as(str(self._stored.dtype), tokens, self.ranges)
+        self.append_stored(stored, np.array([len(matrix) for matrix in matrices], np.int64))
 
     def save(self, directory: str | PathLike[str]) -> None:
         """Writes an index to another directory, as the class describes it; errors as for the class and `append`."""
         dtype = str(self._stored.dtype)
-        type(self)(dtype, ranges=self.ranges, directory=directory)._add(self.vectors, self.lengths)
+        new = type(self)(dtype, ranges=self.ranges, directory=directory)
+        new.append_stored(self.vectors, self.lengths)
 
     @property
     def vectors(self) -> np.ndarray:
@@ -155,7 +149,9 @@ class TokenIndex:
     def __getitem__(self, row: int) -> np.ndarray:
         return decoded_tokens(self, np.array([range(len(self))[row]]))
 
-    def _add(self, stored: np.ndarray, lengths: np.ndarray) -> None:
+    def append_stored(self, stored: np.ndarray, lengths: np.ndarray) -> None:
+        """Adds documents that are stored alike: vectors [vectors, size] of this dtype, and how many each has, int64
+        [documents]; DiskFullError as for `append`."""
         used = len(self.vectors)
         if self._directory is not None:
             # Vectors first: those that no length counts are overwritten by the next.
@@ -212,9 +208,7 @@ def decoded_tokens(
         before = np.cumsum(lengths) - lengths
         stored = documents.vectors[np.repeat(starts - before, lengths) + np.arange(number)]
     stored = np.asarray(stored)
-    if documents.ranges is not None:
-        return from_int8(stored, documents.ranges)
-    return from_half(stored) if stored.dtype == np.float16 else stored
+    return decoded(stored, documents.ranges)
 
 
 def pool_tokens(matrix: np.ndarray, factor: float, *, kept_first: int = 1) -> np.ndarray:
