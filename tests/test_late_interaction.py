@@ -228,9 +228,9 @@ def test_an_explanation_shows_each_querys_token_and_adds_up(tmp_path):
 
 def test_a_document_without_vectors_comes_last():
     query = np.eye(2, 4, dtype=np.float32)
-    assert maxsim(query, np.zeros((0, 4), np.float32)) == -1e9
-    assert maxsim(query, -query) == 0  # the other token of the document is at a right angle
-    assert maxsim(query[:1], -query[:1]) == -1  # and not 0, as a vector of zeros would make it
+    assert maxsim(query, -query, [0, 2]).tolist() == [-1e9, 0]  # its tokens meet at right angles
+    # And not 0, as a vector of zeros would make it.
+    assert maxsim(query[:1], -query[:1], [1]).tolist() == [-1]
 
 
 # --- What is refused -------------------------------------------------------------------------------

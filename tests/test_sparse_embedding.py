@@ -26,7 +26,8 @@ from bert_zoo.config import ConfigError, SparsePooling
 from bert_zoo.embeddings import CoSENT, MarginMSE, MultipleNegativesRanking, Splade
 from bert_zoo.layers import sparse
 from bert_zoo.tasks.embedding_losses import Comparison
-from bert_zoo.weights.formats.sparse_directories import IDF_FILE, ROUTER_FILE, STATIC_FOLDER
+from bert_zoo.weights.formats.hf_directories import ROUTER_FILE
+from bert_zoo.weights.formats.sparse_directories import IDF_FILE, STATIC_FOLDER
 
 STORED, MODEL = ALL_GOLDEN / "sparse_encoder", GOLDEN / "masked_lm"
 CASES = ("max", "sum", "log1p", "router")

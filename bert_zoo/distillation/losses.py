@@ -169,6 +169,7 @@ class TaughtLoss(BatchMean, keras.losses.Loss):
     """
 
     reads_targets = True
+    settings = ("kind", "temperature", "hard_weight")
 
     def __init__(
         self,
@@ -200,10 +201,6 @@ class TaughtLoss(BatchMean, keras.losses.Loss):
         )
         return ops.where(known > UNKNOWN, values * scale, 0.0)
 
-    def get_config(self):
-        own = {name: getattr(self, name) for name in ("kind", "temperature", "hard_weight")}
-        return {**super().get_config(), **own}
-
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class VectorLoss(BatchMean, keras.losses.Loss):
@@ -214,6 +211,7 @@ class VectorLoss(BatchMean, keras.losses.Loss):
     """
 
     reads_targets = True
+    settings = ("match",)
 
     def __init__(self, match: str = "squared_error", **kwargs):
         super().__init__(**kwargs)
@@ -226,9 +224,6 @@ class VectorLoss(BatchMean, keras.losses.Loss):
         if self.match == "cosine":
             return 1 - ops.sum(normalized(y_true) * normalized(y_pred), axis=-1)
         return ops.sum(ops.square(y_true - y_pred), axis=-1)
-
-    def get_config(self):
-        return {**super().get_config(), "match": self.match}
 
 
 def taught_loss(

@@ -5,18 +5,16 @@ NumPy and SciPy alone: nothing here imports TensorFlow or Keras.
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from bert_zoo.embeddings.quantization import BLOCK_ROWS, blocks, from_binary, from_int8
 from bert_zoo.embeddings.token_index import TokenIndex, decoded_tokens, token_matrices
 from bert_zoo.fields import check
-from bert_zoo.runtime.answers import HybridVectors
+from bert_zoo.runtime.answers import HybridVectors, maxsim
 
 SIMILARITIES = ("cosine", "dot")
-# The score of documents without token vectors: below that of all others, as in sentence-transformers.
-EMPTY_DOCUMENT = np.float32(-1e9)
 QUERIES_AT_ONCE = 256
 _BITS = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
 
@@ -24,20 +22,26 @@ _BITS = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
 _Decode = Callable[[np.ndarray], np.ndarray]
 
 
-class Block(Protocol):
-    """Some rows of a corpus. `queries` are a slice of a stage's queries."""
+class Block:
+    """Some rows of a corpus. `queries` are a slice of a stage's queries.
+
+    By default, scores do not depend on where a row is.
+    """
 
     def scores(self, queries: Any) -> np.ndarray:
         """Float32 [queries, rows]. Those of equal rows may differ by `errors`."""
+        raise NotImplementedError
 
     def errors(self, queries: Any) -> np.ndarray | float:
         """How much two scores of equal rows may differ at most, [queries, 1]."""
+        return 0.0
 
     def exact(self, queries: Any, owners, columns, scores: np.ndarray) -> np.ndarray:
         """The scores [pairs] of queries `owners` and rows `columns`; those of equal rows are equal."""
+        return scores[owners, columns]
 
 
-class Stage(Protocol):
+class Stage:
     """Queries, and the corpus that they are compared with.
 
     Attributes:
@@ -49,13 +53,16 @@ class Stage(Protocol):
     queries: Any
     num_queries: int
     rows: int
-    queries_at_once: int
+    queries_at_once = QUERIES_AT_ONCE
 
     def blocks(self, rows: int) -> Iterator[tuple[int, Block]]:
         """Yields each block with the number of its first row."""
+        for start in range(0, self.rows, rows):
+            yield start, self.at(slice(start, start + rows))
 
-    def at(self, rows: np.ndarray) -> Block:
+    def at(self, rows: np.ndarray | slice) -> Block:
         """The rows of these ascending numbers."""
+        raise NotImplementedError
 
 
 def stage_of(name: str, queries: Any, corpus: Any, similarity: str | None, ranges: Any) -> Stage:
@@ -109,10 +116,8 @@ def all_scores(queries: Any, documents: Any, similarity: str | None = None) -> n
 # --- One vector a text: floats, int8, signs ---
 
 
-class VectorStage:
+class VectorStage(Stage):
     """Float or int8 vectors, compared by products; signs as 1 and -1."""
-
-    queries_at_once = QUERIES_AT_ONCE
 
     def __init__(self, name: str, queries: Any, corpus: Any, similarity: str, ranges: Any):
         queries = np.asarray(queries) if not is_sparse(queries) else queries
@@ -128,21 +133,15 @@ class VectorStage:
         self.decode = _decoder(name, corpus, size, ranges)
         self.rows = len(corpus)
 
-    def blocks(self, rows: int) -> Iterator[tuple[int, Block]]:
-        return ((start, self._block(block)) for start, block in blocks(self.corpus, rows))
-
-    def at(self, rows: np.ndarray) -> Block:
-        return _Vectors(self.decode, self.similarity, np.asarray(self.corpus[rows]))
-
-    def _block(self, block: np.ndarray) -> Block:
-        return _Vectors(self.decode, self.similarity, block)
+    def at(self, rows: np.ndarray | slice) -> Block:
+        return _Vectors(self.decode(np.asarray(self.corpus[rows])), self.similarity)
 
 
 class SignStage(VectorStage):
     """Signs, compared by the bits that differ. `at` decodes them."""
 
-    def _block(self, block: np.ndarray) -> Block:
-        return _Signs(block)
+    def blocks(self, rows: int) -> Iterator[tuple[int, Block]]:
+        return ((start, _Signs(block)) for start, block in blocks(self.corpus, rows))
 
 
 def _type(vectors: Any) -> np.dtype:
@@ -172,12 +171,11 @@ def _decoder(name: str, vectors: Any, size: int, ranges: np.ndarray | None) -> _
     return lambda block: block.astype(np.float32, copy=False)
 
 
-class _Vectors:
+class _Vectors(Block):
     """Scores by products. Their last bits depend on where a row is: BLAS adds up some in another order."""
 
-    def __init__(self, decode: _Decode, similarity: str, block: np.ndarray):
-        self.vectors = decode(block)
-        lengths = lengths_of(self.vectors)
+    def __init__(self, vectors: np.ndarray, similarity: str):
+        self.vectors, lengths = vectors, lengths_of(vectors)
         self.lengths = lengths if similarity == "cosine" else None
         self.longest = 1.0 if similarity == "cosine" else lengths.max()
 
@@ -208,17 +206,7 @@ def lengths_of(vectors: np.ndarray) -> np.ndarray:
     return np.where(lengths == 0, np.float32(1), lengths)
 
 
-class _ScoredAlike:
-    """Scores that do not depend on where a row is."""
-
-    def errors(self, queries: Any) -> float:
-        return 0.0
-
-    def exact(self, queries, owners, columns, scores) -> np.ndarray:
-        return scores[owners, columns]
-
-
-class _Signs(_ScoredAlike):
+class _Signs(Block):
     """Scores queries by the negative number of bits that differ."""
 
     def __init__(self, block: np.ndarray):
@@ -247,7 +235,7 @@ def _count_bits(words: np.ndarray) -> np.ndarray:
 # --- Sparse vectors ---
 
 
-class SparseStage:
+class SparseStage(Stage):
     """Sparse vectors [rows, vocabulary], compared by products."""
 
     def __init__(self, name: str, queries: Any, corpus: Any, similarity: str):
@@ -265,22 +253,20 @@ class SparseStage:
         self.num_queries, self.rows = queries.shape[0], corpus.shape[0]
         # CSC has the lists of each term's rows. It is not sliced, as that reads all of it.
         self.corpus = corpus if corpus.format == "csc" else corpus.tocsr()
-        self.queries_at_once = QUERIES_AT_ONCE
         if self.corpus.format == "csc" and self.rows > BLOCK_ROWS:
             self.queries_at_once = 1 + QUERIES_AT_ONCE * BLOCK_ROWS // self.rows
 
     def blocks(self, rows: int) -> Iterator[tuple[int, Block]]:
         if self.corpus.format == "csc":
             yield 0, _SparseVectors(self.corpus, self.cosine)
-            return
-        for start in range(0, self.rows, rows):
-            yield start, self.at(slice(start, start + rows))
+        else:
+            yield from super().blocks(rows)
 
     def at(self, rows: np.ndarray | slice) -> Block:
         return _SparseVectors(self.corpus[rows], self.cosine)
 
 
-class _SparseVectors(_ScoredAlike):
+class _SparseVectors(Block):
     """Scores by the lists of each term's rows: a row's sum has the order of the query's terms wherever it is."""
 
     def __init__(self, block: Any, cosine: bool):
@@ -301,10 +287,8 @@ def _sparse_lengths(vectors: Any) -> np.ndarray:
 # --- A vector a token ---
 
 
-class TokenStage:
+class TokenStage(Stage):
     """Token vectors, compared by MaxSim: the sum over a query's vectors of the greatest product with a document's."""
-
-    queries_at_once = QUERIES_AT_ONCE
 
     def __init__(self, name: str, queries: Any, corpus: Sequence[np.ndarray] | TokenIndex):
         self.queries = token_matrices("queries", queries)
@@ -334,21 +318,16 @@ class TokenStage:
         return _Tokens(decoded_tokens(self.corpus, rows), self.lengths[rows])
 
 
-class _Tokens:
+class _Tokens(Block):
     """Scores by MaxSim in float32, with products whose last bits depend on where a document is."""
 
-    def __init__(self, tokens: np.ndarray, lengths: np.ndarray):
-        self.tokens, self.lengths, self.starts = tokens, lengths, np.cumsum(lengths) - lengths
-        self.longest = lengths_of(tokens).max(initial=0)
+    def __init__(self, vectors: np.ndarray, lengths: np.ndarray):
+        self.vectors, self.lengths, self.ends = vectors, lengths, np.cumsum(lengths)
+        self.longest = lengths_of(vectors).max(initial=0)
 
     def scores(self, queries: Sequence[np.ndarray]) -> np.ndarray:
-        found = np.full((len(queries), len(self.lengths)), EMPTY_DOCUMENT)
-        some = self.lengths > 0
-        if some.any():
-            for row, query in zip(found, queries, strict=True):
-                products = query @ self.tokens.T
-                row[some] = np.maximum.reduceat(products, self.starts[some], axis=1).sum(axis=0)
-        return found
+        found = [maxsim(query, self.vectors, self.lengths) for query in queries]
+        return np.reshape(found, (len(queries), len(self.lengths)))
 
     def errors(self, queries: Sequence[np.ndarray]) -> np.ndarray:
         # Of a product, and of the sum over the query's vectors.
@@ -356,26 +335,24 @@ class _Tokens:
         return 2 * np.finfo(np.float32).eps * self.longest * np.array(steps, np.float32)[:, None]
 
     def exact(self, queries, owners, columns, scores) -> np.ndarray:
-        found = scores[owners, columns]
+        product = partial(np.einsum, "qd,dt->qt")
+        found = np.empty(len(owners), np.float32)
         for pair, (owner, column) in enumerate(zip(owners, columns, strict=True)):
-            start, length = self.starts[column], self.lengths[column]
-            if length:
-                tokens = self.tokens[start : start + length]
-                found[pair] = np.einsum("qd,td->qt", queries[owner], tokens).max(axis=1).sum()
+            length, end = self.lengths[column], self.ends[column]
+            vectors = self.vectors[end - length : end]
+            found[pair] = maxsim(queries[owner], vectors, [length], product)[0]
         return found
 
 
 # --- Three kinds of vectors a text ---
 
 
-class HybridStage:
+class HybridStage(Stage):
     """Dense, sparse and token vectors, compared by the mean of three scores: products of the first two, and MaxSim
     divided by the query's number of token vectors.
 
     Source: Chen et al. 2024 (arXiv:2402.03216), section 3.2; FlagEmbedding's `compute_score`.
     """
-
-    queries_at_once = QUERIES_AT_ONCE
 
     def __init__(self, name: str, queries: Any, corpus: HybridVectors):
         if not is_hybrid(queries):
@@ -383,46 +360,33 @@ class HybridStage:
                 f"{name} has vectors of three kinds, and queries are {type(queries).__name__}; embed both with the same "
                 "model, or pass one kind of each, such as queries.dense and documents.dense."
             )
-        pairs = zip(queries.kinds, corpus.kinds, strict=True)
-        self.stages = [
-            stage_of(name, *pair, how, None)
-            for pair, how in zip(pairs, ("dot", "dot", "maxsim"), strict=True)
-        ]
-        self.queries = HybridVectors(*(stage.queries for stage in self.stages))
+        kinds = zip(queries.kinds, corpus.kinds, ("dot", "dot", "maxsim"), strict=True)
+        self.stages = [stage_of(name, *kind, None) for kind in kinds]
+        dense, sparse, tokens = (stage.queries for stage in self.stages)
+        # The sum of the scores of such queries is the mean.
+        third = np.float32(1 / 3)
+        tokens = [matrix * (third / max(len(matrix), 1)) for matrix in tokens]
+        self.queries = HybridVectors(dense * third, sparse * third, tokens)
         self.num_queries, self.rows = len(queries), len(corpus)
-
-    def blocks(self, rows: int) -> Iterator[tuple[int, Block]]:
-        return ((start, self.at(slice(start, start + rows))) for start in range(0, self.rows, rows))
 
     def at(self, rows: np.ndarray | slice) -> Block:
         return _Hybrids([stage.at(rows) for stage in self.stages])
 
 
-class _Hybrids:
-    """Scores by the blocks of each kind."""
+class _Hybrids(Block):
+    """Scores that are the sum of those by the blocks of each kind."""
 
-    def __init__(self, blocks: Sequence[Block]):
-        self.kinds = blocks
+    def __init__(self, kinds: Sequence[Block]):
+        self.kinds = kinds
+
+    def _sum(self, score: Callable[[Block, Any], Any], queries: HybridVectors) -> Any:
+        return sum(map(score, self.kinds, queries.kinds))
 
     def scores(self, queries: HybridVectors) -> np.ndarray:
-        found = [block.scores(q) for block, q in zip(self.kinds, queries.kinds, strict=True)]
-        return _mean(*found, _numbers(queries)[:, None])
+        return self._sum(lambda block, q: block.scores(q), queries)
 
     def errors(self, queries: HybridVectors) -> np.ndarray:
-        found = [block.errors(q) for block, q in zip(self.kinds, queries.kinds, strict=True)]
-        return _mean(*found, _numbers(queries)[:, None])
+        return self._sum(lambda block, q: block.errors(q), queries)
 
     def exact(self, queries: HybridVectors, owners, columns, scores) -> np.ndarray:
-        found = [
-            block.exact(q, owners, columns, block.scores(q))
-            for block, q in zip(self.kinds, queries.kinds, strict=True)
-        ]
-        return _mean(*found, _numbers(queries)[owners])
-
-
-def _numbers(queries: HybridVectors) -> np.ndarray:
-    return np.array([max(len(tokens), 1) for tokens in queries.tokens], np.float32)
-
-
-def _mean(dense, sparse, tokens, number: np.ndarray) -> np.ndarray:
-    return (dense + sparse + tokens / number) / np.float32(3)
+        return self._sum(lambda block, q: block.exact(q, owners, columns, block.scores(q)), queries)

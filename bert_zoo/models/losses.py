@@ -42,6 +42,10 @@ class BatchMean:
 
     # Whether it reads a teacher's outputs, which are not checked like labels and not measured by metrics of labels.
     reads_targets = False
+    settings: tuple[str, ...] = ()  # attributes that are arguments of the class, for `get_config`
+
+    def get_config(self):
+        return super().get_config() | {name: getattr(self, name) for name in self.settings}
 
     def labelled(self, y_true):
         """1 for each label in the mean, 0 for others; float32 with the axes of the labels."""
@@ -96,6 +100,8 @@ class TokenCrossentropy(Crossentropy):
     Source: Mesh TensorFlow, mesh_tensorflow/layers.py, softmax_cross_entropy_with_logits.
     """
 
+    settings = ("z_loss",)
+
     def __init__(self, z_loss: float = 0.0, **kwargs):
         super().__init__(**{"from_logits": True, "ignore_class": IGNORED_LABEL, **kwargs})
         check("z_loss", z_loss, float, least=0)
@@ -109,9 +115,6 @@ class TokenCrossentropy(Crossentropy):
         # Keras takes the mean over the positions of the mask.
         set_mask(values, ops.not_equal(labels, self.ignore_class))
         return values
-
-    def get_config(self):
-        return {**super().get_config(), "z_loss": self.z_loss}
 
 
 @keras.saving.register_keras_serializable("bert_zoo")

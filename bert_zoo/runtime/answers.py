@@ -184,13 +184,24 @@ class HybridVectors:
         )
 
 
-def maxsim(query: np.ndarray, document: np.ndarray) -> float:
-    """The score of a document for a query, of vectors [tokens, size] each: the sum of all tokens' best matches."""
-    return float(_products(query, document).max(axis=1).sum()) if len(document) else EMPTY_DOCUMENT
+def maxsim(
+    query: np.ndarray,
+    vectors: np.ndarray,
+    lengths: Sequence[int],
+    product: Callable[..., np.ndarray] = np.matmul,
+) -> np.ndarray:
+    """The scores float32 [documents] for a query [tokens, size]: the sum of its tokens' largest products.
 
-
-def _products(query: np.ndarray, document: np.ndarray) -> np.ndarray:
-    return query.astype(np.float32) @ document.astype(np.float32).T
+    The `vectors` [number, size] of documents follow one another, and `lengths` are how many each has; `product` is
+    that of two matrices. Source: Khattab and Zaharia 2020 (arXiv:2004.12832), equation 3.
+    """
+    lengths = np.asarray(lengths)
+    scores, some = np.full(len(lengths), EMPTY_DOCUMENT, np.float32), lengths > 0
+    if some.any():
+        starts = (np.cumsum(lengths) - lengths)[some]
+        best = np.maximum.reduceat(product(query, vectors.T), starts, axis=1)
+        scores[some] = best.sum(axis=0)
+    return scores
 
 
 def token_matches(
@@ -199,7 +210,7 @@ def token_matches(
     """Which token of a document each token of a query meets, from the vectors and the tokens of both."""
     if not document[1]:
         return TokenMatches()
-    products = _products(query[0], document[0])
+    products = query[0] @ document[0].T
     places, scores = products.argmax(axis=1).tolist(), products.max(axis=1).tolist()
     return TokenMatches(
         TokenMatch(token, document[1][place], score)

@@ -3,6 +3,7 @@
 import functools
 import itertools
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from bert_zoo.runtime.answers import (
 )
 from bert_zoo.runtime.description import DESCRIPTION_FILE, SIGNATURE, read_description
 from bert_zoo.runtime.reading import SESSIONS, RowReader, checked_inputs
-from bert_zoo.runtime.sparse import HYBRID_OUTPUTS, csr_of, hybrid_vectors, in_blocks
+from bert_zoo.runtime.sparse import HYBRID_OUTPUTS, hybrid_vectors, sparse_vectors_of
 from bert_zoo.text.numpy_packing import (
     Arrays,
     Slices,
@@ -228,18 +229,27 @@ class _Embedder(RuntimeModel):
         """The texts that `embed` can put before a text, by name."""
         return self.description["prompts"]
 
+    def rows_of_role(self, role: str) -> RowReader:
+        """Turns texts of a role into rows of ids."""
+        return self.rows
+
     def predict(self, texts, batch_size: int = 32) -> dict[str, list[np.ndarray]]:
         """Like `RuntimeModel.predict`, with the default prompt before each text."""
-        return self._predicted(texts, batch_size, self.prompts.text())
+        before = self.prompts.text()
+        return super().predict([before + text for text in strings(texts)], batch_size)
 
     def embed(
-        self,
-        texts,
-        batch_size: int = 32,
-        prompt: str | None = None,
-        role: str | None = None,
+        self, texts, batch_size: int = 32, prompt: str | None = None, role: str | None = None
     ) -> np.ndarray:
         """Like the Keras model's `embed`: returns sentence vectors, float32 [texts, size]."""
+        texts = strings(texts)
+        found = self._outputs(texts, batch_size, prompt, role)
+        return np.stack([outputs["embedding"] for outputs in found])[: len(texts)]
+
+    def _outputs(
+        self, texts: Sequence[str], batch_size: int, prompt: str | None, role: str | None
+    ) -> list[Arrays]:
+        """The outputs of each text, without padding. If there are none, of an empty one, whose outputs have their size."""
         before = self.prompts.text(prompt, role)
         known = {"", *self.prompts.texts.values()}
         if before not in known and not self.description["include_prompt"]:
@@ -248,22 +258,13 @@ class _Embedder(RuntimeModel):
                 f"{sorted(self.prompts.texts)} out of its vectors. Add yours to encoder.prompts and export "
                 "the model again."
             )
-        texts = strings(texts)
-        # The vector of one text has the size of none.
-        vectors = self._predicted(texts or [""], batch_size, before)["embedding"]
-        return np.stack(vectors)[: len(texts)]
-
-    def _predicted(self, texts, batch_size: int, before: str) -> dict[str, list[np.ndarray]]:
-        return super().predict([before + text for text in strings(texts)], batch_size)
+        rows = self.rows_of_role(role or DOCUMENT)
+        segments = rows.cut([before + text for text in texts or [""]])
+        return self._outputs_of_rows(segments, batch_size, rows)
 
 
-class _TokenEmbedder(RuntimeModel):
+class _TokenEmbedder(_Embedder):
     outputs_read = ("vectors", "vector_mask")
-
-    @property
-    def prompts(self) -> Prompts:
-        """The texts that `embed` can put before a text, by name."""
-        return self.description["prompts"]
 
     @property
     def rows(self) -> RowReader:
@@ -271,25 +272,15 @@ class _TokenEmbedder(RuntimeModel):
 
     @functools.cache  # noqa: B019 (as long as the model)
     def rows_of_role(self, role: str) -> RowReader:
-        """Turns texts of a role into rows of ids."""
         return super().rows.of_role(self.description["text"].section("roles").section(role))
 
     def embed(
         self, texts, batch_size: int = 32, prompt: str | None = None, role: str | None = None
     ) -> list[np.ndarray]:
         """Like the Keras model's `embed`: returns token vectors, float32 [tokens, size] for each text."""
-        found = self._found(strings(texts), batch_size, prompt, role)
+        texts = strings(texts)
+        found = self._outputs(texts, batch_size, prompt, role)[: len(texts)]
         return [outputs["vectors"][outputs["vector_mask"] == 1] for outputs in found]
-
-    def _found(
-        self, texts: Sequence[str], batch_size: int, prompt: str | None, role: str | None
-    ) -> list[Arrays]:
-        """The outputs of each text, without padding."""
-        before = self.prompts.text(prompt, role)
-        if not texts:
-            return []
-        rows = self.rows_of_role(role or DOCUMENT)
-        return self._outputs_of_rows(rows.cut([before + text for text in texts]), batch_size, rows)
 
 
 class _HybridEmbedder(_TokenEmbedder):
@@ -300,7 +291,7 @@ class _HybridEmbedder(_TokenEmbedder):
     ) -> HybridVectors:
         """Like the Keras model's `embed`: returns vectors of all three kinds."""
         texts = strings(texts)
-        found = self._found(texts or [""], batch_size, prompt, role)
+        found = self._outputs(texts, batch_size, prompt, role)
         return hybrid_vectors(found, self.description["text"]["vocabulary_size"])[: len(texts)]
 
 
@@ -316,22 +307,15 @@ class _SparseEmbedder(_Embedder):
         """Like the Keras model's `embed`: returns sparse vectors, SciPy's CSR float32 [texts, vocabulary]."""
         check("max_active_dims", max_active_dims, int | None, least=1)
         before, weights = self.prompts.text(prompt, role), self.description["query_weights"]
+        vectors_of = partial(super().embed, batch_size=batch_size, prompt=prompt, role=role)
+        if role == QUERY and weights:
+            vectors_of = partial(self._weighted, before=before, weights=np.float32(weights))
         most = max_active_dims or self.description["max_active_dims"]
+        return sparse_vectors_of(strings(texts), vectors_of, batch_size, most)
 
-        def vectors_of(some: list[str]) -> np.ndarray:
-            if role == QUERY and weights:
-                return self._weighted([before + text for text in some], np.float32(weights))
-            return np.stack(self._predicted(some or [""], batch_size, before)["embedding"])[
-                : len(some)
-            ]
-
-        return in_blocks(
-            lambda some: csr_of(vectors_of(some), most), strings(texts), 8 * batch_size
-        )
-
-    def _weighted(self, texts: list[str], weights: np.ndarray) -> np.ndarray:
+    def _weighted(self, texts: list[str], before: str, weights: np.ndarray) -> np.ndarray:
         """Returns the weights of the tokens that occur in texts, float32 [texts, vocabulary]."""
-        tokens = self.rows.reader.tokenized(texts)
+        tokens = self.rows.reader.tokenized([before + text for text in texts])
         vectors = np.zeros((len(texts), len(weights)), np.float32)
         for row, start, length in zip(vectors, tokens.starts, tokens.lengths, strict=True):
             ids = tokens.ids[start : start + min(length, self.rows.packer.sequence_length)]

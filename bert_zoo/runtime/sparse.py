@@ -25,14 +25,35 @@ def _csr_array() -> type[csr_array]:
     return csr_array
 
 
-def csr_of(vectors: np.ndarray, most: int | None = None) -> csr_array:
-    """The vectors float32 [texts, size] without zeros; of each, only the `most` largest numbers (None for all)."""
-    if most is not None and most < vectors.shape[1]:
-        kept = np.argpartition(vectors, -most, axis=1)[:, -most:]
-        largest = np.zeros_like(vectors)
-        np.put_along_axis(largest, kept, np.take_along_axis(vectors, kept, axis=1), axis=1)
-        vectors = largest
-    return _csr_array()(vectors)
+# Number of batches whose vectors are in memory with their zeros.
+BATCHES = 8
+
+
+def sparse_vectors_of(
+    texts: Sequence[str],
+    vectors_of: Callable[[list[str]], np.ndarray],
+    batch_size: int,
+    most: int | None,
+) -> csr_array:
+    """The vectors of texts as CSR [texts, size], without zeros; of each, only the `most` largest numbers (None for all).
+
+    `vectors_of(texts)`, float32 [texts, size] for any number of texts, is called for blocks of texts of similar length,
+    so that only one block's vectors are in memory with their zeros.
+    """
+    check("batch_size", batch_size, int, least=1)
+    csr_array = _csr_array()
+    from scipy.sparse import vstack
+
+    order = np.argsort([len(text) for text in texts], kind="stable")
+    size, blocks = BATCHES * batch_size, []
+    for start in range(0, max(len(texts), 1), size):
+        vectors = vectors_of([texts[i] for i in order[start : start + size]])
+        if most is not None and most < vectors.shape[1]:
+            least = np.argpartition(vectors, -most, axis=1)[:, :-most]
+            vectors = vectors.copy()
+            np.put_along_axis(vectors, least, 0, axis=1)
+        blocks.append(csr_array(vectors))
+    return vstack(blocks, format="csr")[np.argsort(order)]
 
 
 def csr_of_tokens(ids: Sequence[np.ndarray], weights: Sequence[np.ndarray], size: int) -> csr_array:
@@ -56,21 +77,6 @@ def hybrid_vectors(found: Sequence[Mapping[str, np.ndarray]], vocab_size: int) -
     dense, weights, ids, vectors, masks = ([row[name] for row in found] for name in HYBRID_OUTPUTS)
     tokens = [some[mask == 1] for some, mask in zip(vectors, masks, strict=True)]
     return HybridVectors(np.stack(dense), csr_of_tokens(ids, weights, vocab_size), tokens)
-
-
-def in_blocks(
-    vectors_of: Callable[[list[str]], csr_array], texts: Sequence[str], size: int
-) -> csr_array:
-    """`vectors_of(texts)`, computed for blocks of so many texts of similar length.
-
-    So only one block's vectors are in memory with their zeros.
-    """
-    from scipy.sparse import vstack
-
-    order = np.argsort([len(text) for text in texts], kind="stable")
-    starts = range(0, max(len(texts), 1), size)
-    blocks = [vectors_of([texts[i] for i in order[start : start + size]]) for start in starts]
-    return vstack(blocks, format="csr")[np.argsort(order)]
 
 
 @dataclass(frozen=True)

@@ -254,15 +254,15 @@ class SentenceEmbedder(VectorModel):
         before = self.encoder.prompts.text(prompt, role)
         return self.query_encoder.embed(texts, batch_size, before, truncate_dim)
 
-    def row_scores(self, texts, second, batch_size: int = 32, prompts=(None, None)) -> np.ndarray:
-        """The cosine of each row's two texts, [N]; zero vectors are similar to nothing."""
-        roles = ROLES if self.reads_roles else (None, None)
-        vectors = [
-            self.embed(column, batch_size, prompt, role=role if prompt is None else None)
-            for column, prompt, role in zip((texts, second), prompts, roles, strict=True)
-        ]
-        lengths = np.prod([np.linalg.norm(each, axis=1) for each in vectors], axis=0)
-        return np.einsum("ij,ij->i", *vectors) / np.where(lengths == 0, 1, lengths)
+    @property
+    def roles_of_pairs(self):
+        return ROLES if self.reads_roles else (None, None)
+
+    def scores_of_pairs(self, queries, documents):
+        """Cosines; zero vectors are similar to nothing."""
+        lengths = np.linalg.norm(queries, axis=1) * np.linalg.norm(documents, axis=1)
+        products = np.einsum("ij,ij->i", queries, documents)
+        return products / np.where(lengths == 0, 1, lengths)
 
     def answers_as_teacher(self, texts, batch_size: int = 32):
         return self.embed(texts, batch_size)

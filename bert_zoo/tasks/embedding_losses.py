@@ -38,13 +38,12 @@ class EmbeddingLoss(BatchMean, keras.losses.Loss):
     takes_token_vectors = False
     columns: int | None = None  # texts per row; None for two or more
     in_batch_negatives = False  # whether texts of other rows are negatives, without labels
-    takes_weights = (
-        False  # whether each row has its own loss, so that `sample_weight` can weight it
-    )
+    takes_weights = False  # whether each row has its own loss, which `sample_weight` can weight
 
     def learns_from_one_row(self, columns: int) -> bool:
         """Whether a batch of one row, of so many texts, has a gradient."""
-        return self.takes_weights
+        # From the third text on, a row has negatives of its own.
+        return self.takes_weights or (self.in_batch_negatives and columns > 2)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -175,6 +174,7 @@ class MultipleNegativesRanking(EmbeddingLoss):
 
     in_batch_negatives = True
     takes_token_vectors = True
+    settings = ("scale", "symmetric", "similarity")
 
     def __init__(
         self,
@@ -198,13 +198,6 @@ class MultipleNegativesRanking(EmbeddingLoss):
         how = self.comparison._replace(similarity=similarity)
         scores = scores_of_all(y_pred[:, 0], candidates, how)
         return ranking_losses(y_true, scale * scores, self.symmetric)
-
-    def learns_from_one_row(self, columns: int) -> bool:
-        return columns > 2  # which has negatives of its own
-
-    def get_config(self):
-        own = {"scale": self.scale, "symmetric": self.symmetric, "similarity": self.similarity}
-        return {**super().get_config(), **own}
 
 
 def ranking_losses(fingerprints, logits, symmetric: bool = False):
@@ -251,6 +244,7 @@ class CoSENT(EmbeddingLoss):
     """
 
     columns = 2
+    settings = ("scale",)
 
     def __init__(self, scale: float = 20.0, **kwargs):
         super().__init__(**kwargs)
@@ -263,9 +257,6 @@ class CoSENT(EmbeddingLoss):
         terms = ops.reshape(ops.where(is_below, differences, EXCLUDED), (-1,))
         zero = ops.zeros((1,), terms.dtype)
         return ops.logsumexp(ops.concatenate([zero, terms]))[None]
-
-    def get_config(self):
-        return {**super().get_config(), "scale": self.scale}
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -297,6 +288,7 @@ class SupervisedContrastive(EmbeddingLoss):
     """
 
     columns = 1
+    settings = ("temperature",)
 
     def __init__(self, temperature: float = 0.1, **kwargs):
         super().__init__(**kwargs)
@@ -313,9 +305,6 @@ class SupervisedContrastive(EmbeddingLoss):
         counts = ops.sum(ops.cast(number > 0, "float32"))
         return ops.divide_no_nan(ops.sum(losses), counts)[None]
 
-    def get_config(self):
-        return {**super().get_config(), "temperature": self.temperature}
-
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class BatchHardTriplet(EmbeddingLoss):
@@ -329,6 +318,7 @@ class BatchHardTriplet(EmbeddingLoss):
     """
 
     columns = 1
+    settings = ("margin",)
 
     def __init__(self, margin: float = 5.0, **kwargs):
         super().__init__(**kwargs)
@@ -349,9 +339,6 @@ class BatchHardTriplet(EmbeddingLoss):
         nearest = ops.min(ops.where(same, beyond, distances), axis=1)
         return ops.mean(ops.relu(furthest - nearest + self.margin))[None]
 
-    def get_config(self):
-        return {**super().get_config(), "margin": self.margin}
-
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class PairSoftmax(EmbeddingLoss):
@@ -367,6 +354,7 @@ class PairSoftmax(EmbeddingLoss):
 
     columns = 2
     takes_weights = True
+    settings = ("num_classes",)
 
     def __init__(self, num_classes: int | None = None, **kwargs):
         super().__init__(**kwargs)
@@ -376,12 +364,31 @@ class PairSoftmax(EmbeddingLoss):
         """Losses [batch] of logits `y_pred` [batch, classes]."""
         return keras.losses.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
 
+
+class LossAround(EmbeddingLoss):
+    """A loss that adds to another one, `loss`, and reads the same data."""
+
+    def __init__(self, loss: keras.losses.Loss, **kwargs):
+        super().__init__(**kwargs)
+        self.loss = loss
+        self.columns = getattr(loss, "columns", None)
+        self.in_batch_negatives = getattr(loss, "in_batch_negatives", False)
+        self.takes_weights = getattr(loss, "takes_weights", True)
+
+    def learns_from_one_row(self, columns: int) -> bool:
+        of_one = getattr(self.loss, "learns_from_one_row", None)
+        return of_one is None or of_one(columns)
+
     def get_config(self):
-        return {**super().get_config(), "num_classes": self.num_classes}
+        return super().get_config() | {"loss": keras.saving.serialize_keras_object(self.loss)}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config | {"loss": keras.saving.deserialize_keras_object(config["loss"])})
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
-class Matryoshka(EmbeddingLoss):
+class Matryoshka(LossAround):
     """Sums another loss over truncated vectors of several widths.
 
     Vectors trained this way can be truncated to any of the widths.
@@ -397,6 +404,8 @@ class Matryoshka(EmbeddingLoss):
             width exceeds the vectors.
     """
 
+    settings = ("dims", "weights")
+
     def __init__(
         self,
         loss: keras.losses.Loss,
@@ -404,21 +413,14 @@ class Matryoshka(EmbeddingLoss):
         weights: Sequence[float] | None = None,
         **kwargs,
     ):
-        super().__init__(**kwargs)
+        super().__init__(loss, **kwargs)
         weights = [1.0] * len(dims) if weights is None else list(weights)
         if isinstance(loss, PairSoftmax) or not dims or len(weights) != len(dims):
             raise ValueError(
                 f"Matryoshka needs a loss over vectors (not PairSoftmax) and one weight per width; "
                 f"got {type(loss).__name__}, dims={list(dims)}, weights={weights}."
             )
-        self.loss, self.dims, self.weights = loss, tuple(dims), weights
-        self.columns = getattr(loss, "columns", None)
-        self.in_batch_negatives = getattr(loss, "in_batch_negatives", False)
-        self.takes_weights = getattr(loss, "takes_weights", True)
-
-    def learns_from_one_row(self, columns: int) -> bool:
-        of_one = getattr(self.loss, "learns_from_one_row", None)
-        return of_one is None or of_one(columns)
+        self.dims, self.weights = tuple(dims), weights
 
     def call(self, y_true, y_pred):
         size = y_pred.shape[-1]
@@ -430,19 +432,10 @@ class Matryoshka(EmbeddingLoss):
         ]
         return sum(losses[1:], losses[0])
 
-    def get_config(self):
-        loss = keras.saving.serialize_keras_object(self.loss)
-        own = {"loss": loss, "dims": list(self.dims), "weights": self.weights}
-        return {**super().get_config(), **own}
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**{**config, "loss": keras.saving.deserialize_keras_object(config["loss"])})
-
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class LossByData(EmbeddingLoss):
-    """The loss that `loss_of_data` chooses for the data passed to `fit`."""
+    """The loss that `VectorModel.loss_for` chooses for the data passed to `fit`."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)

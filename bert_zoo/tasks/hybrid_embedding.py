@@ -7,14 +7,14 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_zoo.config import DOCUMENT, QUERY, SparsePooling, TokenVectors
+from bert_zoo.config import SparsePooling, TokenVectors
 from bert_zoo.fields import check
 from bert_zoo.layers.sparse import WeightOfEachToken, largest_by_id
 from bert_zoo.models.base import Interface
 from bert_zoo.models.inputs import real_tokens, tokens_of
 from bert_zoo.models.labels import HeadChoice
 from bert_zoo.models.task_model import Use
-from bert_zoo.runtime.answers import HybridVectors, maxsim
+from bert_zoo.runtime.answers import HybridVectors
 from bert_zoo.runtime.sparse import HYBRID_OUTPUTS, hybrid_vectors
 from bert_zoo.tasks.embedding_losses import (
     Comparison,
@@ -51,6 +51,7 @@ class HybridRanking(EmbeddingLoss):
     """
 
     in_batch_negatives = True
+    settings = ("scale", "distill")
 
     def __init__(self, scale: float = 50.0, distill: bool = False, **kwargs):
         super().__init__(**kwargs)
@@ -69,12 +70,6 @@ class HybridRanking(EmbeddingLoss):
         logits = [without_equals(y_true, one) for one in scores]
         of_teacher = [-ops.sum(teacher * ops.log_softmax(one), axis=-1) for one in logits]
         return (loss + _weighted(of_teacher) / 3) / 2
-
-    def learns_from_one_row(self, columns: int) -> bool:
-        return columns > 2  # which has negatives of its own
-
-    def get_config(self):
-        return {**super().get_config(), "scale": self.scale, "distill": self.distill}
 
 
 def _weighted(losses):
@@ -215,15 +210,13 @@ class HybridEmbedder(LateInteraction):
         rows = [dict(zip(HYBRID_OUTPUTS, row, strict=True)) for row in found]
         return hybrid_vectors(rows, self.encoder.config.vocab_size)[: len(texts)]
 
-    def row_scores(self, texts, second, batch_size: int = 32) -> np.ndarray:
-        """The score of each pair of query and document, [N]: the mean of the three."""
-        a, b = (
-            self.embed(column, batch_size, role=role)
-            for role, column in ((QUERY, texts), (DOCUMENT, second))
-        )
-        tokens = [maxsim(q, d) / max(len(q), 1) for q, d in zip(a.tokens, b.tokens, strict=True)]
-        products = np.einsum("ij,ij->i", a.dense, b.dense), a.sparse.multiply(b.sparse).sum(axis=1)
-        return (products[0] + np.asarray(products[1]) + np.float32(tokens)) / 3
+    def scores_of_pairs(self, queries, documents):
+        """Means of the three scores."""
+        dense = np.einsum("ij,ij->i", queries.dense, documents.dense)
+        sparse = np.asarray(queries.sparse.multiply(documents.sparse).sum(axis=1))
+        tokens = super().scores_of_pairs(queries.tokens, documents.tokens)
+        numbers = np.float32([max(len(query), 1) for query in queries.tokens])
+        return (dense + sparse + tokens / numbers) / 3
 
     def portable_verb(self):
         return super().portable_verb() | {"verb": "embed_hybrid"}

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_zoo.config import DOCUMENT, QUERY, ROLES, TokenVectors
+from bert_zoo.config import DOCUMENT, ROLES, TokenVectors
 from bert_zoo.models.base import Interface
 from bert_zoo.models.data_adapters import rows_of, text_rows, with_prompt
 from bert_zoo.models.direct import batches_of, outputs_of_texts
@@ -181,12 +181,9 @@ class LateInteraction(VectorModel):
             sides.append((vectors[mask == 1], tokens))
         return token_matches(*sides)
 
-    def row_scores(self, texts, second, batch_size: int = 32) -> np.ndarray:
-        """The score of each pair of query and document, [N]."""
-        queries = self.embed(texts, batch_size, role=QUERY)
-        documents = self.embed(second, batch_size, role=DOCUMENT)
+    def scores_of_pairs(self, queries, documents):
         pairs = zip(queries, documents, strict=True)
-        return np.array([maxsim(*pair) for pair in pairs], np.float32)
+        return np.array([maxsim(q, d, [len(d)])[0] for q, d in pairs], np.float32)
 
     def portable_verb(self):
         prompts = self.encoder.prompts

@@ -41,6 +41,7 @@ class ListwiseSoftmax(ListLoss):
     """
 
     takes_labels = False
+    settings = ("scale",)
 
     def __init__(self, scale: float = 1.0, **kwargs):
         super().__init__(**kwargs)
@@ -48,9 +49,6 @@ class ListwiseSoftmax(ListLoss):
 
     def call(self, y_true, y_pred):
         return -ops.log_softmax(self.scale * _listed(y_pred))[:, 0]
-
-    def get_config(self):
-        return {**super().get_config(), "scale": self.scale}
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -89,6 +87,8 @@ class DistillKL(ListLoss):
             another shape.
     """
 
+    settings = ("temperature",)
+
     def __init__(self, temperature: float = 1.0, **kwargs):
         super().__init__(**kwargs)
         check("temperature", temperature, float, above=0)
@@ -104,9 +104,6 @@ class DistillKL(ListLoss):
         of_teacher = ops.log_softmax(ops.cast(y_true, "float32") / self.temperature)
         divergence = ops.sum(ops.exp(of_teacher) * (of_teacher - of_model), axis=-1)
         return self.temperature**2 * divergence
-
-    def get_config(self):
-        return {**super().get_config(), "temperature": self.temperature}
 
 
 @keras.saving.register_keras_serializable("bert_zoo")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from bert_zoo.models.inputs import real_tokens, tokens_of
 from bert_zoo.models.labels import HeadChoice
 from bert_zoo.models.long_texts import warning_of_cut_texts, with_callback
 from bert_zoo.models.task_model import Use
-from bert_zoo.runtime.sparse import SparseTerms, csr_of, explained, in_blocks
+from bert_zoo.runtime.sparse import SparseTerms, explained, sparse_vectors_of
 from bert_zoo.tasks.embedding_losses import Comparison
 from bert_zoo.tasks.objectives.objective import ObjectiveModel
 from bert_zoo.tasks.objectives.table import PREDICTIONS
@@ -45,8 +45,6 @@ log = logging.getLogger("bert_zoo")
 HEAD = "masked_lm"
 # Factors of `Splade` for documents and queries where the user names no loss; those of sentence-transformers' examples.
 DEFAULT_WEIGHTS = (3e-5, 5e-5)
-# Number of batches whose vectors are in memory with their zeros.
-BATCHES = 8
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -264,7 +262,6 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
             ValueError: there are a prompt and a role, or one that does not exist.
             ImportError: SciPy is not installed.
         """
-        check("batch_size", batch_size, int, least=1)
         check("max_active_dims", max_active_dims, int | None, least=1)
         before = self.encoder.prompts.text(prompt, role)
         if role is None and self.reads_roles and not self._has_said_role:
@@ -274,17 +271,14 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
                 "for queries. (Shown once.)"
             )
         role, most = role or DOCUMENT, max_active_dims or self.sparse_pooling.max_active_dims
+
+        def vectors_of(some: list[str]) -> np.ndarray:
+            some = with_prompt(before, np.array(some, object))
+            return outputs_of_texts(self, _of_role, some, batch_size, role=role, of_role=role)
+
         texts = strings(texts)
         with warning_of_cut_texts(self, texts):
-            return in_blocks(
-                lambda some: csr_of(self._vectors(some, batch_size, before, role), most),
-                texts,
-                BATCHES * batch_size,
-            )
-
-    def _vectors(self, texts: Sequence[str], batch_size: int, before: str, role: str) -> np.ndarray:
-        texts = with_prompt(before, np.array(texts, object))
-        return outputs_of_texts(self, _of_role, texts, batch_size, role=role, of_role=role)
+            return sparse_vectors_of(texts, vectors_of, batch_size, most)
 
     def explain(self, text: str, second: str | None = None, top_k: int | None = 20) -> SparseTerms:
         """Lists the tokens of a text's vector with their weights.
@@ -309,25 +303,12 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
                 raise TypeError(
                     f"explain takes single texts; got {each!r} ({type(each).__name__})."
                 )
-        if second is None:
-            rows = [self.embed([text])]
-        else:
-            rows = [
-                self.embed([each], role=role) for each, role in ((text, QUERY), (second, DOCUMENT))
-            ]
-        return explained([*rows], self.preprocessor.tokenizer.id_to_token, top_k)
+        asked = [(text, None)] if second is None else [(text, QUERY), (second, DOCUMENT)]
+        rows = [self.embed([each], role=role) for each, role in asked]
+        return explained(rows, self.preprocessor.tokenizer.id_to_token, top_k)
 
-    def row_scores(self, texts, second, batch_size: int = 32, prompts=(None, None)) -> np.ndarray:
-        """The dot product of each query's vector with its document's, [N]."""
-        roles = [
-            role if prompt is None else None
-            for role, prompt in zip((QUERY, DOCUMENT), prompts, strict=True)
-        ]
-        first, other = (
-            self.embed(column, batch_size, prompt, role=role)
-            for column, prompt, role in zip((texts, second), prompts, roles, strict=True)
-        )
-        return np.asarray(first.multiply(other).sum(axis=1))
+    def scores_of_pairs(self, queries, documents):
+        return np.asarray(queries.multiply(documents).sum(axis=1))
 
     def portable_verb(self):
         prompts, table = self.encoder.prompts, self.query_weights

@@ -4,12 +4,12 @@ import keras
 from keras import ops
 
 from bert_zoo.fields import check
-from bert_zoo.tasks.embedding_losses import EmbeddingLoss, PairSoftmax, scores_of_rows
+from bert_zoo.tasks.embedding_losses import EmbeddingLoss, LossAround, PairSoftmax, scores_of_rows
 from bert_zoo.tasks.list_losses import ListLoss
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
-class Splade(EmbeddingLoss):
+class Splade(LossAround):
     """Another loss, and a penalty on weights that many texts have: sum over tokens of (mean weight in the batch)^2.
 
     The penalty is how many products a search takes for each pair of texts ("FLOPS"). Its factors grow with the
@@ -32,6 +32,8 @@ class Splade(EmbeddingLoss):
             `document_only`.
     """
 
+    settings = (*("document_weight", "query_weight", "document_only", "threshold", "warmup_steps"),)
+
     def __init__(
         self,
         loss: keras.losses.Loss,
@@ -42,7 +44,7 @@ class Splade(EmbeddingLoss):
         warmup_steps: int | None = None,
         **kwargs,
     ):
-        super().__init__(**kwargs)
+        super().__init__(loss, **kwargs)
         if not isinstance(loss, EmbeddingLoss | ListLoss) or isinstance(loss, PairSoftmax | Splade):
             raise ValueError(
                 f"Splade needs a loss over vectors or over scores of documents; got {loss!r}. Pass, for example, "
@@ -56,22 +58,15 @@ class Splade(EmbeddingLoss):
             raise ValueError(
                 f"query_weight is {query_weight}, but with document_only all texts are documents. Leave one out."
             )
-        self.loss, self.threshold, self.warmup_steps = loss, threshold, warmup_steps
+        self.threshold, self.warmup_steps = threshold, warmup_steps
         self.document_weight, self.query_weight = document_weight, query_weight
         self.document_only = document_only
         # What the model sets in training: the number of steps done, and the default for `warmup_steps`. Without a
         # step, as in an evaluation, the factors have their full size.
         self.step, self.default_warmup = None, None
-        self.columns = getattr(loss, "columns", None)
-        self.in_batch_negatives = getattr(loss, "in_batch_negatives", False)
 
     def labelled(self, y_true):
         return self.loss.labelled(y_true)
-
-    def learns_from_one_row(self, columns: int) -> bool:
-        return (
-            self.loss.learns_from_one_row(columns) if isinstance(self.loss, EmbeddingLoss) else True
-        )
 
     def call(self, y_true, y_pred):
         read = y_pred
@@ -98,15 +93,3 @@ class Splade(EmbeddingLoss):
             active = ops.sum(ops.cast(ops.not_equal(vectors, 0), "int32"), axis=1, keepdims=True)
             vectors = ops.where(active > self.threshold, vectors, 0.0)
         return ops.sum(ops.square(ops.mean(vectors, axis=0)))
-
-    def get_config(self):
-        names = (
-            *("document_weight", "query_weight", "document_only", "threshold", "warmup_steps"),
-        )
-        own = {name: getattr(self, name) for name in names}
-        loss = keras.saving.serialize_keras_object(self.loss)
-        return {**super().get_config(), "loss": loss, **own}
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**{**config, "loss": keras.saving.deserialize_keras_object(config["loss"])})

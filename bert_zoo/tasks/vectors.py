@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_zoo.config import DOCUMENT, QUERY
+from bert_zoo.config import DOCUMENT, QUERY, ROLES
 from bert_zoo.fields import check
 from bert_zoo.models.data_adapters import (
     DEFAULT_BATCH_SIZE,
@@ -182,6 +182,7 @@ class VectorModel(ScoringModel):
     scores_pairs = True
     reads_columns = True
     reads_roles = False  # whether queries are computed differently from documents
+    roles_of_pairs: tuple[str | None, str | None] = ROLES  # of texts that `row_scores` compares
 
     def __init__(self, encoder, **kwargs):
         super().__init__(encoder, **kwargs)
@@ -300,6 +301,20 @@ class VectorModel(ScoringModel):
     def reader_of_role(self, role: str, preprocessor):
         """The preprocessor of texts of a role."""
         return preprocessor
+
+    def row_scores(self, texts, second, batch_size: int = 32, prompts=(None, None)) -> np.ndarray:
+        """The score of each query with its document, [N]. Where there is a prompt, it replaces that of the role."""
+        rows = zip((texts, second), prompts, self.roles_of_pairs, strict=True)
+        return self.scores_of_pairs(
+            *(
+                self.embed(column, batch_size, prompt, role=role if prompt is None else None)
+                for column, prompt, role in rows
+            )
+        )
+
+    def scores_of_pairs(self, queries, documents) -> np.ndarray:
+        """The score of each of `embed`'s queries with its document, [N]."""
+        raise NotImplementedError
 
     def served_of_role(self, role: str, texts, run, preprocessor) -> dict[str, Any]:
         """As `served_of_texts`, for a string tensor of texts of a role."""

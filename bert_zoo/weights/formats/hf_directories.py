@@ -432,17 +432,22 @@ def encoders_of_roles(directory: Path) -> Routes | None:
 
 def write_router(directory: Path, default: str, pooling: Pooling, prompts: Prompts) -> None:
     """Joins the directories of an encoder for each role, which have its name, by a router for sentence-transformers."""
-    types, structure = {}, {}
+    routes = {}
     for role in ROLES:
         rows = read_list(directory / role / MODULES_FILE)
-        names = [f"{role}/{row['path']}".rstrip("/") for row in rows]
-        types |= {name: row["type"] for name, row in zip(names, rows, strict=True)}
-        structure[role] = names
+        routes[role] = {f"{role}/{row['path']}".rstrip("/"): row["type"] for row in rows}
+    write_routes(directory, routes, default)
+    write_json(directory / MODULES_FILE, module_rows([(ROUTER, "")], {ROUTER: ROUTER_TYPE}))
+    write_settings(directory, pooling, prompts)
+
+
+def write_routes(directory: Path, routes: Mapping[str, Mapping[str, str]], default: str) -> None:
+    """Writes a router's file: role -> folder of each module -> its class."""
+    types = {folder: kind for route in routes.values() for folder, kind in route.items()}
+    structure = {role: [*route] for role, route in routes.items()}
     parameters = {"default_route": default, "allow_empty_key": True, "route_mappings": {}}
     values = {"types": types, "structure": structure, "parameters": parameters}
     write_json(directory / ROUTER_FILE, values)
-    write_json(directory / MODULES_FILE, module_rows([(ROUTER, "")], {ROUTER: ROUTER_TYPE}))
-    write_settings(directory, pooling, prompts)
 
 
 def config_of(folder: Path, known: Collection[str]) -> JsonObject:

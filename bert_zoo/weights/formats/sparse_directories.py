@@ -15,7 +15,7 @@ from bert_zoo.weights.formats.hf_directories import (
     MODULE_FILE,
     MODULES_FILE,
     ROUTER,
-    ROUTER_FILE,
+    ROUTER_TYPE,
     SENTENCE_FILE,
     SENTENCE_LENGTH,
     SETTINGS_FILE,
@@ -28,6 +28,7 @@ from bert_zoo.weights.formats.hf_directories import (
     read_known,
     routes_of,
     sentence_settings,
+    write_routes,
 )
 from bert_zoo.weights.sources import open_weights
 from bert_zoo.weights.tensor_source import TensorSource
@@ -48,12 +49,11 @@ LOGITS = {"transformer_task": "fill-mask", "method_output_name": "logits"}
 CLASSES = {
     "Transformer": "sentence_transformers.base.modules.transformer.Transformer",
     POOLING: "sentence_transformers.sparse_encoder.modules.splade_pooling.SpladePooling",
-    ROUTER: "sentence_transformers.base.modules.router.Router",
+    ROUTER: ROUTER_TYPE,
     STATIC: "sentence_transformers.sparse_encoder.modules.sparse_static_embedding.SparseStaticEmbedding",
 }
 # The folders that `write_sparse` makes.
 POOLING_FOLDER, STATIC_FOLDER = f"1_{POOLING}", f"query_0_{STATIC}"
-ROUTE_PARAMETERS = {"default_route": DOCUMENT, "allow_empty_key": True, "route_mappings": {}}
 
 
 class SparseModules(NamedTuple):
@@ -179,14 +179,9 @@ def write_sparse(
     if pooling.static_queries:
         # The model stays where transformers reads it.
         modules = [(ROUTER, "")]
-        routes = {
-            QUERY: {STATIC_FOLDER: STATIC},
-            DOCUMENT: {"": "Transformer", POOLING_FOLDER: POOLING},
-        }
-        types = {name: CLASSES[kind] for route in routes.values() for name, kind in route.items()}
-        structure = {name: [*route] for name, route in routes.items()}
-        values = {"types": types, "structure": structure, "parameters": ROUTE_PARAMETERS}
-        write_json(directory / ROUTER_FILE, values)
+        documents = {"": CLASSES["Transformer"], POOLING_FOLDER: CLASSES[POOLING]}
+        routes = {QUERY: {STATIC_FOLDER: CLASSES[STATIC]}, DOCUMENT: documents}
+        write_routes(directory, routes, DOCUMENT)
         folder = directory / STATIC_FOLDER
         folder.mkdir(exist_ok=True)
         write_json(folder / MODULE_FILE, {"frozen": False})
