@@ -92,7 +92,7 @@ def test_maxsim_is_its_formula_also_of_documents_without_tokens():
     tokens = REFERENCE["tokens"].copy()
     tokens[2, 1, :, -1] = 0
     queries, documents = tokens[:, 0], tokens[:, 1]
-    found = scores_of_all(queries, documents, Comparison("maxsim", False))
+    found = scores_of_all(tokens[:, :2], Comparison("maxsim", False))
     for query, row in zip(queries, np.array(found), strict=True):
         for document, score in zip(documents, row, strict=True):
             kept = [part[part[:, -1] > 0, :-1].astype("float64") for part in (query, document)]

@@ -245,11 +245,8 @@ class SparseStage(Stage):
                 f"{list(np.shape(queries))}; both must be sparse with the same number of columns, as one model's "
                 "embed() returns them."
             )
-        self.queries = queries.tocsr().astype(np.float32)
         self.cosine = similarity == "cosine"
-        if self.cosine:
-            of_entries = np.repeat(_sparse_lengths(self.queries), np.diff(self.queries.indptr))
-            self.queries.data = self.queries.data / of_entries
+        self.queries = _scaled(queries.tocsr(), self.cosine)
         self.num_queries, self.rows = queries.shape[0], corpus.shape[0]
         # CSC has the lists of each term's rows. It is not sliced, as that reads all of it.
         self.corpus = corpus if corpus.format == "csc" else corpus.tocsr()
@@ -258,30 +255,32 @@ class SparseStage(Stage):
 
     def blocks(self, rows: int) -> Iterator[tuple[int, Block]]:
         if self.corpus.format == "csc":
-            yield 0, _SparseVectors(self.corpus, self.cosine)
+            yield 0, _SparseVectors(_scaled(self.corpus, self.cosine))
         else:
             yield from super().blocks(rows)
 
     def at(self, rows: np.ndarray | slice) -> Block:
-        return _SparseVectors(self.corpus[rows], self.cosine)
+        return _SparseVectors(_scaled(self.corpus[rows], self.cosine))
 
 
 class _SparseVectors(Block):
     """Scores by the lists of each term's rows: a row's sum has the order of the query's terms wherever it is."""
 
-    def __init__(self, block: Any, cosine: bool):
-        self.by_term = block.T.tocsr().astype(np.float32, copy=False)
-        self.lengths = _sparse_lengths(block) if cosine else None
+    def __init__(self, block: Any):
+        self.by_term = block.T.tocsr()
 
     def scores(self, queries: Any) -> np.ndarray:
-        found = (queries @ self.by_term).toarray()
-        return found if self.lengths is None else np.divide(found, self.lengths, out=found)
+        return (queries @ self.by_term).toarray()
 
 
-def _sparse_lengths(vectors: Any) -> np.ndarray:
-    """As `lengths_of`."""
-    lengths = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1), np.float32)).reshape(-1)
-    return np.where(lengths == 0, np.float32(1), lengths)
+def _scaled(vectors: Any, cosine: bool) -> Any:
+    """Sparse vectors in float32, for cosines of length 1; zeros stay zeros."""
+    vectors = vectors.astype(np.float32, copy=False)
+    if not cosine:
+        return vectors
+    lengths = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1))).reshape(-1, 1)
+    scales = 1 / np.where(lengths == 0, np.float32(1), lengths)
+    return vectors.multiply(scales).asformat(vectors.format)
 
 
 # --- A vector a token ---

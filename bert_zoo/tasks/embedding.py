@@ -45,10 +45,6 @@ class SentenceEmbedder(VectorModel):
         query_encoder: an encoder of its own for queries, such as a table of token vectors; None if queries and
             documents are read alike. Its vectors have the size of the other's.
         default_role: the role of texts that `embed` gets without one.
-
-    Attributes:
-        mini_batch_size: number of rows of a column to compute at a time in training. Saves memory and takes
-            up to 50% longer; see `bert_zoo.models.gradient_cache`. None computes all rows at once.
     """
 
     task = "embedding"

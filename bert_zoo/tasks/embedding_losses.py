@@ -7,7 +7,7 @@ fingerprints [batch, columns, 2] of their texts instead, which identify equal te
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 from keras import ops
@@ -62,15 +62,15 @@ def row_cosines(vectors):
     return ops.sum(vectors[:, 0] * vectors[:, 1], axis=-1)
 
 
-def scores_of_all(queries, documents, comparison: Comparison):
-    """Scores [queries, documents] of vectors [queries, size] and [documents, size], or of token vectors."""
-    _check_axes(queries, 2, comparison.similarity)
+def scores_of_all(vectors, comparison: Comparison):
+    """Scores [batch, batch * (columns - 1)] of each row's first text with the others of all rows, column by column.
+
+    The similarity is one of `DEFAULT_SCALES`.
+    """
+    queries, documents = _compared(vectors, comparison)
+    documents = ops.concatenate([documents[:, i] for i in range(documents.shape[1])], axis=0)
     if comparison.similarity == "maxsim":
-        queries, documents = (_trimmed(part, comparison) for part in (queries, documents))
-        products = ops.shape(queries)[1], *ops.shape(documents)[:2]
-        return _in_parts(lambda some: keras.remat(maxsim)(some, documents), (queries,), products)
-    if comparison.similarity == "cosine":
-        return cosines(queries, documents)
+        return _maxsim_in_parts(queries, documents)
     return ops.matmul(queries, ops.transpose(documents))
 
 
@@ -79,14 +79,10 @@ def scores_of_rows(vectors, comparison: Comparison):
 
     The similarity is one of `bert_zoo.config.SIMILARITIES` or "maxsim".
     """
-    _check_axes(vectors, 3, comparison.similarity)
+    queries, documents = _compared(vectors, comparison)
     if comparison.similarity == "maxsim":
-        columns = [_trimmed(part, comparison) for part in (vectors[:, 0], vectors[:, 1:])]
-        products = ops.shape(columns[0])[1], *ops.shape(columns[1])[1:3]
-        return _in_parts(keras.remat(maxsim), columns, products)
-    if comparison.similarity == "cosine":
-        vectors = normalized(vectors)
-    queries, documents = vectors[:, :1], vectors[:, 1:]
+        return _maxsim_in_parts(queries, documents)
+    queries = queries[:, None]
     if comparison.similarity in ("cosine", "dot"):
         return ops.sum(queries * documents, axis=-1)
     if comparison.similarity == "manhattan":
@@ -95,13 +91,18 @@ def scores_of_rows(vectors, comparison: Comparison):
     return -ops.sqrt(ops.maximum(ops.sum(ops.square(queries - documents), axis=-1), 1e-24))
 
 
-def _check_axes(vectors, axes: int, similarity: str) -> None:
-    """Raises ValueError if the similarity does not compare vectors with so many axes, one more for token vectors."""
-    if (len(vectors.shape) > axes) != (similarity == "maxsim"):
+def _compared(vectors, comparison: Comparison):
+    """The first column [batch, ...] and the others [batch, columns - 1, ...] as their products compare them."""
+    similarity, of_tokens = comparison.similarity, len(vectors.shape) > 3
+    if of_tokens != (similarity == "maxsim"):
         raise ValueError(
             f"similarity is {similarity!r}, but the vectors have the shape {tuple(vectors.shape)}. Only token vectors "
             "[..., tokens, size + 1] are compared by 'maxsim', and only by it."
         )
+    if similarity == "cosine":
+        vectors = normalized(vectors)
+    columns = vectors[:, 0], vectors[:, 1:]
+    return [_trimmed(column, comparison) for column in columns] if of_tokens else columns
 
 
 def maxsim(queries, documents):
@@ -122,13 +123,10 @@ def maxsim(queries, documents):
     return ops.where(ops.any(is_token, axis=-1), scores, EXCLUDED)
 
 
-def _in_parts(run, tensors: Sequence[Any], products: Sequence[Any]):
-    """`run(*tensors)` [rows, size] of tensors [rows, ...], some rows at a time, computed again for the gradient.
-
-    The numbers `products`, multiplied, are how many products a row has.
-    """
-    rows, size = ops.shape(tensors[0])[0], MOST_PRODUCTS
-    for number in products:
+def _maxsim_in_parts(queries, documents):
+    """`maxsim(queries, documents)`, for some queries at a time, computed again for the gradient."""
+    rows, size = ops.shape(queries)[0], MOST_PRODUCTS
+    for number in (ops.shape(queries)[1], *ops.shape(documents)[-3:-1]):
         size = size // number
     are_known = isinstance(size, int) and isinstance(rows, int)
     least, greatest = (min, max) if are_known else (ops.minimum, ops.maximum)
@@ -139,7 +137,11 @@ def _in_parts(run, tensors: Sequence[Any], products: Sequence[Any]):
         padding = [[0, parts * size - rows], *[[0, 0]] * (len(x.shape) - 1)]
         return ops.reshape(ops.pad(x, padding), (parts, size, *ops.shape(x)[1:]))
 
-    found = ops.map(lambda some: run(*some), tuple(map(divided, tensors)))
+    score = keras.remat(maxsim)
+    if len(documents.shape) > 3:
+        found = ops.map(lambda some: score(*some), (divided(queries), divided(documents)))
+    else:
+        found = ops.map(lambda some: score(some, documents), divided(queries))
     return ops.reshape(found, (-1, ops.shape(found)[-1]))[:rows]
 
 
@@ -191,12 +193,9 @@ class MultipleNegativesRanking(EmbeddingLoss):
         self.similarity = similarity
 
     def call(self, y_true, y_pred):
-        columns = y_pred.shape[1]
-        candidates = ops.concatenate([y_pred[:, i] for i in range(1, columns)], axis=0)
         similarity = self.similarity or self.comparison.similarity
         scale = DEFAULT_SCALES[similarity] if self.scale is None else self.scale
-        how = self.comparison._replace(similarity=similarity)
-        scores = scores_of_all(y_pred[:, 0], candidates, how)
+        scores = scores_of_all(y_pred, self.comparison._replace(similarity=similarity))
         return ranking_losses(y_true, scale * scores, self.symmetric)
 
 

@@ -167,8 +167,7 @@ class HybridEmbedder(LateInteraction):
         """The three scores, [batch, batch * (columns - 1), 3], or their mean for losses of each row's documents."""
         loss = self.loss_in_use
         if isinstance(loss, HybridRanking):
-            kinds = [(part[:, 0], _joined(part[:, 1:]), how) for part, how in self._kinds(vectors)]
-            return ops.stack([scores_of_all(*kind) for kind in kinds], axis=-1)
+            return ops.stack([scores_of_all(*kind) for kind in self._kinds(vectors)], axis=-1)
         if isinstance(loss, ListLoss):
             return sum(scores_of_rows(*kind) for kind in self._kinds(vectors)) / 3
         raise ValueError(
@@ -178,10 +177,8 @@ class HybridEmbedder(LateInteraction):
 
     def _kinds(self, columns):
         """Dense, sparse and token vectors [batch, columns, ...] and how each is compared."""
-        dense, (vectors, weights, ids, mask) = (
-            columns[..., 0, :-3],
-            (columns[..., 1:, :-3], *(columns[..., 1:, i] for i in (-3, -2, -1))),
-        )
+        dense, vectors = columns[..., 0, :-3], columns[..., 1:, :-3]
+        weights, ids, mask = (columns[..., 1:, i] for i in (-3, -2, -1))
         sparse = largest_by_id(weights, ids, self.encoder.config.vocab_size)
         # MaxSim of queries divided by the number of their vectors is the mean over these.
         lengths = ops.maximum(ops.sum(mask[:, :1], axis=-1), 1.0)[..., None, None]
@@ -206,8 +203,7 @@ class HybridEmbedder(LateInteraction):
             ImportError: SciPy is not installed.
         """
         texts = strings(texts)
-        found = self.rows_of_texts(_outputs, texts or [""], batch_size, prompt, role)
-        rows = [dict(zip(HYBRID_OUTPUTS, row, strict=True)) for row in found]
+        rows = self.token_outputs(texts or [""], batch_size, prompt, role)
         return hybrid_vectors(rows, self.encoder.config.vocab_size)[: len(texts)]
 
     def scores_of_pairs(self, queries, documents):
@@ -223,13 +219,3 @@ class HybridEmbedder(LateInteraction):
 
     def get_config(self):
         return {**super().get_config(), "sparse_pooling": asdict(self.sparse_pooling)}
-
-
-def _joined(columns):
-    """Vectors [batch, columns, ...] as [columns * batch, ...], one column after the other."""
-    return ops.concatenate([columns[:, i] for i in range(columns.shape[1])], axis=0)
-
-
-def _outputs(model, inputs):
-    outputs = model(inputs, training=False)
-    return tuple(outputs[name] for name in HYBRID_OUTPUTS)

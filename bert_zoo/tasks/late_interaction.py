@@ -136,32 +136,28 @@ class LateInteraction(VectorModel):
         """Computes a vector for each token that is compared.
 
         Args:
-            texts: strings or bytes, in a list, a NumPy array or a string tensor. A single text counts as a list of
-                one.
-            batch_size: number of texts per step.
-            prompt: as for `Encoder.embed`.
+            texts, batch_size, prompt: as for `Encoder.embed`.
             role: "query" for texts that search, "document" (the default) for texts to be found. It decides about
                 marker, length, expansion and words to skip, and chooses the model's prompt in place of `prompt`.
 
         Returns:
             For each text, NumPy float32 [tokens, size].
         """
-        found = self.rows_of_texts(token_outputs, texts, batch_size, prompt, role)
-        return [vectors[mask == 1] for vectors, mask, _ in found]
+        rows = self.token_outputs(texts, batch_size, prompt, role)
+        return [row[VECTORS][row[MASK] == 1] for row in rows]
 
-    def rows_of_texts(
-        self, function, texts, batch_size: int, prompt: str | None, role: str | None
-    ) -> list[list[np.ndarray]]:
-        """Of each text, its rows of the tensors that `function(model, inputs)` returns."""
-        before = self.encoder.prompts.text(prompt, role)
-        texts = with_prompt(before, text_rows(self, texts))
+    def token_outputs(
+        self, texts, batch_size: int, prompt: str | None, role: str | None
+    ) -> list[dict[str, np.ndarray]]:
+        """Of each text, its rows of the model's outputs and of `token_ids`."""
+        texts = with_prompt(self.encoder.prompts.text(prompt, role), text_rows(self, texts))
         found: list[Any] = [None] * len(texts)
         with warning_of_cut_texts(self, texts, pooled=False):
             for numbers in batches_of(texts, batch_size):
                 rows = rows_of(texts, numbers)
-                parts = outputs_of_texts(self, function, rows, batch_size, role=role or DOCUMENT)
-                for number, *row in zip(numbers, *parts, strict=True):
-                    found[number] = row
+                outputs = outputs_of_texts(self, _outputs, rows, batch_size, role=role or DOCUMENT)
+                for row, number in enumerate(numbers):
+                    found[number] = {name: values[row] for name, values in outputs.items()}
         return found
 
     def explain(self, query: str, document: str) -> TokenMatches:
@@ -176,9 +172,10 @@ class LateInteraction(VectorModel):
         """
         tokenizer, sides = self.preprocessor.tokenizer, []
         for role, text in zip(ROLES, (query, document), strict=True):
-            ((vectors, mask, ids),) = self.rows_of_texts(token_outputs, [text], 1, None, role)
-            tokens = [tokenizer.id_to_token(int(index)) for index in ids[mask == 1]]
-            sides.append((vectors[mask == 1], tokens))
+            (row,) = self.token_outputs([text], 1, None, role)
+            is_compared = row[MASK] == 1
+            tokens = [tokenizer.id_to_token(int(index)) for index in row["token_ids"][is_compared]]
+            sides.append((row[VECTORS][is_compared], tokens))
         return token_matches(*sides)
 
     def scores_of_pairs(self, queries, documents):
@@ -196,7 +193,5 @@ class LateInteraction(VectorModel):
         return {**super().get_config(), "token_vectors": asdict(self.token_vectors)}
 
 
-def token_outputs(model, inputs):
-    """The vectors of a batch's tokens, their mask and ids."""
-    outputs = model(inputs, training=False)
-    return outputs[VECTORS], outputs[MASK], inputs["token_ids"]
+def _outputs(model, inputs):
+    return {**model(inputs, training=False), "token_ids": inputs["token_ids"]}

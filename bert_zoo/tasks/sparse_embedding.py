@@ -245,11 +245,7 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
         """Computes sparse vectors.
 
         Args:
-            texts: strings or bytes, in a list, a NumPy array or a string tensor. A single text counts as
-                a list of one.
-            batch_size: number of texts per step.
-            prompt: a text to put before each text, or the name of one of the model's prompts (names win).
-                "" is no prompt. By default the model's default prompt, if it has one.
+            texts, batch_size, prompt: as for `Encoder.embed`.
             max_active_dims: how many of a vector's largest weights to keep; by default as the model says, else all.
             role: "query" for texts that search, "document" for texts to be found. It chooses the model's prompt for
                 them, in place of `prompt`, and for a model with static queries what makes the vector; the default

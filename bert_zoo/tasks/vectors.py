@@ -269,8 +269,7 @@ class VectorModel(ScoringModel):
         return lambda rows: in_groups_by_length(read, rows, LENGTH_GROUPS)
 
     def prompted(self, texts):
-        prompts = self._column_prompts or (None,)
-        return with_prompt(self.encoder.prompts.text(prompts[0]), texts)
+        return with_prompt(self.prompts_in_use[0], texts)
 
     @property
     def prompts_in_use(self):
@@ -286,12 +285,11 @@ class VectorModel(ScoringModel):
 
     def columns_to_inputs(self, columns, preprocessor):
         """An input dict for each column of texts, with its prompt; traceable."""
-        prompts = self._column_prompts or (None,) * len(columns)
+        prompts = self.prompts_in_use * (1 if self._column_prompts else len(columns))
+        rows = zip(roles_of(columns), prompts, columns, strict=True)
         return tuple(
-            self.column_inputs(
-                role, with_prompt(self.encoder.prompts.text(prompt), column), preprocessor
-            )
-            for role, prompt, column in zip(roles_of(columns), prompts, columns, strict=True)
+            self.column_inputs(role, with_prompt(prompt, column), preprocessor)
+            for role, prompt, column in rows
         )
 
     def column_inputs(self, role: str, texts, preprocessor):
