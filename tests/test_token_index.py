@@ -8,7 +8,6 @@ from helpers import ALL_GOLDEN
 from scipy.sparse import csr_array, random_array
 
 from bert_zoo.embeddings import TokenIndex, int8_ranges, pool_tokens, search, to_binary
-from bert_zoo.embeddings.quantization import from_half
 
 SIZE, VOCABULARY = 16, 500
 
@@ -222,12 +221,6 @@ def test_vectors_of_a_stopped_batch_are_overwritten(tmp_path, monkeypatch):
     (tmp_path / "lengths.npy").unlink()
     indexed(documents, "float16", directory=tmp_path)
     assert len(TokenIndex.open(tmp_path)) == 6
-
-
-def test_all_finite_numbers_of_half_precision_are_read():
-    halves = np.arange(65536, dtype=np.uint16).view(np.float16)
-    halves = halves[np.isfinite(halves)]
-    np.testing.assert_array_equal(from_half(halves), halves.astype(np.float32))
 
 
 # --- Pooling ---

@@ -1,6 +1,7 @@
 """Measures vectors of texts: retrieval, sizes, and similarity against people's scores."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -97,14 +98,8 @@ def evaluate_retrieval(
         ValueError: `relevant` names a query or document that does not exist, or names no relevant document.
     """
     asked = {query: relevant.get(query, ()) for query in queries}
-    for what, named, known in (
-        ("queries", relevant, queries),
-        (
-            "documents",
-            (document for documents in relevant.values() for document in documents),
-            corpus,
-        ),
-    ):
+    documents = dict.fromkeys(chain.from_iterable(relevant.values()))
+    for what, named, known in (("queries", relevant, queries), ("documents", documents, corpus)):
         if unknown := [name for name in named if name not in known]:
             raise ValueError(
                 f"`relevant` names {what} that do not exist: {quoted(unknown)}. Add them or remove these names."

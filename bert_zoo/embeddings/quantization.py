@@ -84,18 +84,6 @@ def from_int8(block: np.ndarray, ranges: np.ndarray) -> np.ndarray:
     return vectors
 
 
-def from_half(block: np.ndarray) -> np.ndarray:
-    """Float16 as float32, for finite values: six times as fast as NumPy's conversion."""
-    # Mantissa and exponent move to their places; the sign fills all bits before them, of which one stays.
-    bits = block.view(np.int16).astype(np.int32)
-    bits <<= 13
-    bits &= ~0x70000000
-    vectors = bits.view(np.float32)
-    # The exponents begin at -14 and at -126.
-    vectors *= np.float32(2.0**112)
-    return vectors
-
-
 def encoded_as(dtype: str, vectors: np.ndarray, ranges: np.ndarray | None) -> np.ndarray:
     """Vectors as float32, float16 or, with `ranges`, int8; ValueError unless they are finite in this type."""
     with np.errstate(over="ignore"):
@@ -111,9 +99,7 @@ def encoded_as(dtype: str, vectors: np.ndarray, ranges: np.ndarray | None) -> np
 
 def decoded(stored: np.ndarray, ranges: np.ndarray | None) -> np.ndarray:
     """What `encoded_as` stored, as float32."""
-    if ranges is not None:
-        return from_int8(stored, ranges)
-    return from_half(stored) if stored.dtype == np.float16 else stored
+    return stored.astype(np.float32, copy=False) if ranges is None else from_int8(stored, ranges)
 
 
 def from_binary(block: np.ndarray, size: int) -> np.ndarray:

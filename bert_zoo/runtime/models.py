@@ -229,14 +229,18 @@ class _Embedder(RuntimeModel):
         """The texts that `embed` can put before a text, by name."""
         return self.description["prompts"]
 
+    @functools.cache  # noqa: B019 (as long as the model)
     def rows_of_role(self, role: str) -> RowReader:
         """Turns texts of a role into rows of ids."""
-        return self.rows
+        rows = self.rows
+        roles = self.description["text"].section("roles")
+        return rows.of_role(roles.section(role)) if role in roles else rows
 
     def predict(self, texts, batch_size: int = 32) -> dict[str, list[np.ndarray]]:
-        """Like `RuntimeModel.predict`, with the default prompt before each text."""
-        before = self.prompts.text()
-        return super().predict([before + text for text in strings(texts)], batch_size)
+        """Like `RuntimeModel.predict`, with the default prompt before each text, which is a document."""
+        texts = strings(texts)
+        found = _by_name(self._outputs(texts, batch_size, None, None))
+        return {name: of_texts[: len(texts)] for name, of_texts in found.items()}
 
     def embed(
         self, texts, batch_size: int = 32, prompt: str | None = None, role: str | None = None
@@ -265,14 +269,6 @@ class _Embedder(RuntimeModel):
 
 class _TokenEmbedder(_Embedder):
     outputs_read = ("vectors", "vector_mask")
-
-    @property
-    def rows(self) -> RowReader:
-        return self.rows_of_role(DOCUMENT)
-
-    @functools.cache  # noqa: B019 (as long as the model)
-    def rows_of_role(self, role: str) -> RowReader:
-        return super().rows.of_role(self.description["text"].section("roles").section(role))
 
     def embed(
         self, texts, batch_size: int = 32, prompt: str | None = None, role: str | None = None
@@ -315,10 +311,10 @@ class _SparseEmbedder(_Embedder):
 
     def _weighted(self, texts: list[str], before: str, weights: np.ndarray) -> np.ndarray:
         """Returns the weights of the tokens that occur in texts, float32 [texts, vocabulary]."""
-        tokens = self.rows.reader.tokenized([before + text for text in texts])
+        (tokens,) = self.rows_of_role(QUERY).cut([before + text for text in texts])
         vectors = np.zeros((len(texts), len(weights)), np.float32)
         for row, start, length in zip(vectors, tokens.starts, tokens.lengths, strict=True):
-            ids = tokens.ids[start : start + min(length, self.rows.packer.sequence_length)]
+            ids = tokens.ids[start : start + length]
             row[ids] = weights[ids]
         return vectors
 

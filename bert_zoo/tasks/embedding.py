@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from bert_zoo import private
-from bert_zoo.config import DOCUMENT, QUERY, ROLES
+from bert_zoo.config import DOCUMENT, ROLES
 from bert_zoo.fields import check
 from bert_zoo.models.base import Interface, encoder_of
 from bert_zoo.models.data_adapters import with_prompt
@@ -122,10 +122,6 @@ class SentenceEmbedder(VectorModel):
             return preprocessor
         return self.query_encoder.text_reader
 
-    @property
-    def served_roles(self):
-        return (QUERY,) if self.reads_roles else ()
-
     def served_of_role(self, role: str, texts, run, preprocessor):
         texts = with_prompt(self.encoder.prompts.text(role=role), texts)
         reader = self.reader_of_role(role, preprocessor).with_options(report_truncation=False)
@@ -229,12 +225,7 @@ class SentenceEmbedder(VectorModel):
                 "A file of ONNX or LiteRT holds one encoder, and this model has another one for queries. Export "
                 "model.encoder and model.query_encoder."
             )
-        prompts, pooling = self.encoder.prompts, self.encoder.pooling
-        return {
-            "verb": "embed",
-            "prompts": {"texts": dict(prompts.texts), "default": prompts.default},
-            "include_prompt": pooling.include_prompt,
-        }
+        return super().portable_verb() | {"include_prompt": self.encoder.pooling.include_prompt}
 
     def embed(
         self,

@@ -105,6 +105,7 @@ class HybridEmbedder(LateInteraction):
     traced_settings = ("token_vectors", "sparse_pooling")
     token_head = staticmethod(hybrid_head)
     similarity = "hybrid"
+    runtime_verb = "embed_hybrid"
 
     def __init__(
         self,
@@ -213,9 +214,6 @@ class HybridEmbedder(LateInteraction):
         tokens = super().scores_of_pairs(queries.tokens, documents.tokens)
         numbers = np.float32([max(len(query), 1) for query in queries.tokens])
         return (dense + sparse + tokens / numbers) / 3
-
-    def portable_verb(self):
-        return super().portable_verb() | {"verb": "embed_hybrid"}
 
     def get_config(self):
         return {**super().get_config(), "sparse_pooling": asdict(self.sparse_pooling)}

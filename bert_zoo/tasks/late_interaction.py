@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.config import DOCUMENT, ROLES, TokenVectors
+from bert_zoo.layers.heads import normalized
 from bert_zoo.models.base import Interface
 from bert_zoo.models.data_adapters import rows_of, text_rows, with_prompt
 from bert_zoo.models.direct import batches_of, outputs_of_texts
@@ -20,8 +21,6 @@ from bert_zoo.tasks.vectors import VectorModel
 from bert_zoo.text.numpy_packing import SCORED
 from bert_zoo.weights.table import token_head
 
-# Added to the length of a vector, as in torch's normalize.
-SMALLEST_LENGTH = 1e-12
 VECTORS, MASK = "vectors", "vector_mask"
 
 
@@ -57,6 +56,7 @@ class LateInteraction(VectorModel):
     reads_roles = True
     takes_token_vectors = True  # whether `load` takes settings of them
     served_roles = ROLES
+    runtime_verb = "embed_tokens"
     similarity = "maxsim"
     interface = Interface((VECTORS, MASK), pairs=False, marks=(SCORED,))
     traced_settings = ("token_vectors",)
@@ -116,10 +116,7 @@ class LateInteraction(VectorModel):
         vectors = ops.cast(self.projection(encoded["sequence_output"]), "float32")
         vectors *= ops.expand_dims(ops.cast(mask, "float32"), -1)
         if self.token_vectors.normalize:
-            # Zeros have no gradient of a root.
-            squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
-            lengths = ops.sqrt(ops.maximum(squares, SMALLEST_LENGTH**2))
-            vectors /= lengths
+            vectors = normalized(vectors)
         return {VECTORS: vectors, MASK: mask}
 
     def read_column(self, role, rows, training=None):
@@ -181,13 +178,6 @@ class LateInteraction(VectorModel):
     def scores_of_pairs(self, queries, documents):
         pairs = zip(queries, documents, strict=True)
         return np.array([maxsim(q, d, [len(d)])[0] for q, d in pairs], np.float32)
-
-    def portable_verb(self):
-        prompts = self.encoder.prompts
-        return {
-            "verb": "embed_tokens",
-            "prompts": {"texts": dict(prompts.texts), "default": prompts.default},
-        }
 
     def get_config(self):
         return {**super().get_config(), "token_vectors": asdict(self.token_vectors)}

@@ -76,6 +76,7 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
     positions_read = MappingProxyType({})
     default_loss_weights = None
     similarity = "dot"
+    runtime_verb = "embed_sparse"
     if_untrained = (
         "was not trained for sparse vectors: they are not sparse, and their products mean little"
     )
@@ -307,17 +308,11 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
         return np.asarray(queries.multiply(documents).sum(axis=1))
 
     def portable_verb(self):
-        prompts, table = self.encoder.prompts, self.query_weights
-        return {
-            "verb": "embed_sparse",
-            "prompts": {"texts": dict(prompts.texts), "default": prompts.default},
+        table = self.query_weights
+        return super().portable_verb() | {
             "max_active_dims": self.sparse_pooling.max_active_dims,
             "query_weights": [] if table is None else np.asarray(table.weight, float).tolist(),
         }
-
-    @property
-    def served_roles(self):
-        return (QUERY,) if self.reads_roles else ()
 
     def served_of_texts(self, texts, run, preprocessor):
         return self._entries(super().served_of_texts(texts, run, preprocessor), preprocessor)

@@ -179,6 +179,7 @@ class VectorModel(ScoringModel):
     """
 
     verbs = ("embed",)
+    runtime_verb = "embed"  # of `bert_zoo.runtime`
     scores_pairs = True
     reads_columns = True
     reads_roles = False  # whether queries are computed differently from documents
@@ -313,6 +314,15 @@ class VectorModel(ScoringModel):
     def scores_of_pairs(self, queries, documents) -> np.ndarray:
         """The score of each of `embed`'s queries with its document, [N]."""
         raise NotImplementedError
+
+    def portable_verb(self):
+        prompts = self.encoder.prompts
+        texts = {"texts": dict(prompts.texts), "default": prompts.default}
+        return {"verb": self.runtime_verb, "prompts": texts}
+
+    @property
+    def served_roles(self):
+        return (QUERY,) if self.reads_roles else ()
 
     def served_of_role(self, role: str, texts, run, preprocessor) -> dict[str, Any]:
         """As `served_of_texts`, for a string tensor of texts of a role."""
