@@ -32,7 +32,7 @@ class Splade(LossAround):
             `document_only`.
     """
 
-    settings = (*("document_weight", "query_weight", "document_only", "threshold", "warmup_steps"),)
+    settings = ("document_weight", "query_weight", "document_only", "threshold", "warmup_steps")
 
     def __init__(
         self,

@@ -304,12 +304,11 @@ class VectorModel(ScoringModel):
     def row_scores(self, texts, second, batch_size: int = 32, prompts=(None, None)) -> np.ndarray:
         """The score of each query with its document, [N]. Where there is a prompt, it replaces that of the role."""
         rows = zip((texts, second), prompts, self.roles_of_pairs, strict=True)
-        return self.scores_of_pairs(
-            *(
-                self.embed(column, batch_size, prompt, role=role if prompt is None else None)
-                for column, prompt, role in rows
-            )
+        queries, documents = (
+            self.embed(column, batch_size, prompt, role=role if prompt is None else None)
+            for column, prompt, role in rows
         )
+        return self.scores_of_pairs(queries, documents)
 
     def scores_of_pairs(self, queries, documents) -> np.ndarray:
         """The score of each of `embed`'s queries with its document, [N]."""
