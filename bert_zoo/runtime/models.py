@@ -314,7 +314,7 @@ class _SparseEmbedder(_Embedder):
         (tokens,) = self.rows_of_role(QUERY).cut([before + text for text in texts])
         vectors = np.zeros((len(texts), len(weights)), np.float32)
         for row, start, length in zip(vectors, tokens.starts, tokens.lengths, strict=True):
-            ids = tokens.ids[start : start + length]
+            ids = tokens.values[start : start + length]
             row[ids] = weights[ids]
         return vectors
 
