@@ -1,11 +1,14 @@
 """Hooks and fixtures for all tests."""
 
+import functools
 import gc
+import inspect
 import random
 import sys
 import types
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 from helpers import eager_steps
@@ -77,3 +80,44 @@ def _graphs_run_as_traced(request) -> None:
     if tensorflow and request.config.option.markexpr == "not slow":
         options = {"disable_meta_optimizer": True}
         tensorflow.config.optimizer.set_experimental_options(options)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _models_are_made_fast(request) -> None:
+    """Makes layers and variables faster, on which most tests spend most of their time.
+
+    Keras then reads each signature once instead of for every layer, and does not look for variables in
+    the numbers and words that a layer holds. TensorFlow gives variables no names for messages: it
+    compiles an operation for each new name, in 0.8 ms, and keeps it, in 35 KB. That adds up to gigabytes.
+    Slow tests, and the processes that tests start, do without all this.
+    """
+    if request.config.option.markexpr != "not slow":
+        return
+    names = types.SimpleNamespace(**vars(inspect))
+    names.signature = lambda method: _signature(
+        getattr(method, "__func__", method), inspect.ismethod(method)
+    )
+    names.getfullargspec = functools.cache(inspect.getfullargspec)
+    keras.src.layers.layer.inspect = keras.src.ops.operation.inspect = names
+    set_tracked, plain = keras.Layer.__setattr__, {bool, int, float, str, type(None)}
+    plain |= {types.FunctionType, types.MethodType}
+
+    def set_attribute(layer, name, value) -> None:
+        if type(value) in plain and not isinstance(getattr(type(layer), name, None), property):
+            object.__setattr__(layer, name, value)
+        else:
+            set_tracked(layer, name, value)
+
+    keras.Layer.__setattr__ = set_attribute
+    if "tensorflow" in sys.modules:
+        from tensorflow.python.ops import gen_resource_variable_ops as operations
+
+        make_handle = operations.var_handle_op
+        operations.var_handle_op = lambda **settings: make_handle(**settings | {"debug_name": ""})
+
+
+@functools.cache
+def _signature(function, is_bound: bool) -> inspect.Signature:
+    signature = inspect.signature(function)
+    parameters = [*signature.parameters.values()][is_bound:]
+    return signature.replace(parameters=parameters)
