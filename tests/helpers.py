@@ -498,11 +498,15 @@ def of_layers(config: Config, number: int) -> Config:
     return config.replace(num_layers=number) if config.num_layers else config
 
 
-def unallocated(config: Config, task: str = "encoder", family: str = "bert"):
-    """Returns a task's real model, of any size, whose variables have shapes but take no memory."""
+def unallocated(config: Config, task: str = "encoder", family: str = "bert", encoder=None):
+    """Returns a task's real model, of any size, whose variables have shapes but take no memory.
+
+    Args:
+        encoder: that of another such model, to be shared.
+    """
     try:
         with keras.StatelessScope(initialize_variables=False):
-            encoder = models.Encoder(config, family)
+            encoder = models.Encoder(config, family) if encoder is None else encoder
             if task == "encoder":
                 return encoder
             model_class = models.TASKS[task]
