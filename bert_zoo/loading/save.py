@@ -26,7 +26,7 @@ from bert_zoo.training.freezing import without_lora
 from bert_zoo.weights.bind import ENCODER_PREFIX, bindings_beside, to_stored, variables_of
 from bert_zoo.weights.files import remove_leftovers, write_json
 from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace, KerasHub, Model2Vec
-from bert_zoo.weights.formats.hf_directories import write_router
+from bert_zoo.weights.formats.hf_directories import joined_routes, write_router, write_settings
 
 # -------------------------------------------------------------------------------------------------
 # Writes the README.md of `save(format="hf")`: a model card that Hugging Face's hub can read.
@@ -246,7 +246,8 @@ def _save_routes(model: ZooModel, queries: ZooModel, directory: Path, format: st
         )
     for role, encoder in ((DOCUMENT, model.encoder), (QUERY, queries)):
         save(encoder, directory / role, format=format)
-    write_router(directory, model.default_role, model.encoder.pooling, model.encoder.prompts)
+    write_router(directory, joined_routes(directory), model.default_role)
+    write_settings(directory, model.encoder.prompts, model.encoder.pooling)
 
 
 def _contents(model: ZooModel, kind: type[Format], argument: str) -> Contents:

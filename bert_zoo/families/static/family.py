@@ -30,15 +30,15 @@ from bert_zoo.weights.formats.hf_directories import (
     MODULES_FILE,
     TABLE,
     TABLE_FOLDER,
+    Module,
     check_is_mean,
-    dense_of,
     is_table,
     module_rows,
     modules_of,
     modules_with,
     pooling_of,
     prompts_of,
-    write_after,
+    write_modules,
     write_settings,
 )
 from bert_zoo.weights.table import EMBED, VECTOR_HEAD, Head, Row, Stored, raw
@@ -139,7 +139,7 @@ class SentenceTransformers(HuggingFace):
     def encode(self, config: Config, description: Description) -> list[dict[str, Any]]:
         """The content of modules.json; ValueError if sentence vectors are no mean of all tokens."""
         check_is_mean(description.pooling)
-        return module_rows(modules_with([(TABLE, "")], description.pooling))
+        return module_rows(self._modules(config, description))
 
     def write_vocabulary(
         self, directory: Path, preprocessor: Any, text: Any, description: Description
@@ -161,11 +161,11 @@ class SentenceTransformers(HuggingFace):
         description: Description,
         tensors: Mapping[str, Any],
     ) -> None:
-        pooling = description.pooling
-        modules = modules_with([(TABLE, "")], pooling)
-        dense = dense_of(pooling, tensors)
-        write_after(directory, modules, pooling, config.hidden_size, dense)
-        write_settings(directory, pooling, description.prompts)
+        write_modules(directory, self._modules(config, description, tensors))
+        write_settings(directory, description.prompts, description.pooling)
+
+    def _modules(self, config: Config, description: Description, *tensors: Mapping[str, Any]):
+        return modules_with([Module(TABLE)], description.pooling, config.hidden_size, *tensors)
 
 
 def one_row_a_token(tensors: Mapping[str, Any]) -> np.ndarray:

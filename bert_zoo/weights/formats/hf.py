@@ -19,16 +19,17 @@ from bert_zoo.weights.formats.hf_directories import (
     CROSS_ENCODER,
     OLD_CROSS_ENCODER,
     SCORE_ACTIVATIONS,
-    dense_of,
     modules_of,
+    pooling_modules,
     pooling_of,
     prompts_of,
     score_activation_of,
     text_of,
     tokenizer_class_of,
-    write_pooling,
+    write_modules,
     write_settings,
     write_text,
+    write_transformer,
 )
 from bert_zoo.weights.formats.hybrid_directories import FIRST, hybrid_of, write_layers
 from bert_zoo.weights.formats.late_directories import (
@@ -41,7 +42,7 @@ from bert_zoo.weights.formats.sparse_directories import (
     sparse_pooling_of,
     write_sparse,
 )
-from bert_zoo.weights.table import QUERY_WEIGHTS, Row
+from bert_zoo.weights.table import Row
 
 log = logging.getLogger("bert_zoo")
 
@@ -293,7 +294,6 @@ class HuggingFace(Format):
         description: Description,
         tensors: Mapping[str, Any],
     ) -> None:
-        text = description.text
         if description.generates:
             # Without it transformers 5 does not know where a text begins and ends.
             values = self.encode(config, description)
@@ -301,38 +301,18 @@ class HuggingFace(Format):
             (generation,) = description.generation
             generation = {k: v for k, v in generation.items() if k != TASK_PARAMS}
             write_json(directory / GENERATION_FILE, ids | generation)
-        if description.pooling is not None:
-            length = None if text is None else text.max_length
-            pooling, lacks_pooler = description.pooling, description.lacks_pooler
-            dense = dense_of(pooling, tensors)
-            write_pooling(
-                directory, pooling, config.hidden_size, length, dense, lacks_pooler=lacks_pooler
-            )
-            write_settings(directory, pooling, description.prompts)
+        pooling, width = description.pooling, config.hidden_size
+        if pooling is not None:
+            write_modules(directory, pooling_modules(pooling, width, tensors))
+            write_transformer(directory, description.text, description.lacks_pooler)
+            write_settings(directory, description.prompts, pooling)
         sparse, token_vectors = description.sparse_pooling, description.token_vectors
         if sparse is not None and token_vectors is not None:
             write_layers(directory, tensors)
         elif token_vectors is not None:
-            write_token_vectors(
-                directory,
-                token_vectors,
-                config.hidden_size,
-                None if text is None else text.max_length,
-                description.prompts,
-                tensors,
-                lacks_pooler=description.lacks_pooler,
-            )
+            write_token_vectors(directory, description, width, tensors)
         elif sparse is not None:
-            length = None if text is None else text.max_length
-            table = [tensors[key] for key in tensors if key.startswith(QUERY_WEIGHTS)]
-            write_sparse(
-                directory,
-                sparse,
-                config.vocab_size,
-                length,
-                description.prompts,
-                dict(zip(("weight",), table, strict=False)),
-            )
+            write_sparse(directory, description, config.vocab_size, tensors)
 
 
 def generation_of(values: JsonObject, directory: Path) -> tuple[JsonObject, ...]:

@@ -1,8 +1,10 @@
 """Files besides the model in Hugging Face directories: those of sentence-transformers and of tokenizers."""
 
 import logging
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bert_zoo.config import (
@@ -106,7 +108,12 @@ SENTENCE_KEYS = (
 )
 # A choice between modules by the role of a text.
 ROUTER, ROUTER_FILE = "Router", "router_config.json"
-ROUTER_TYPE = "sentence_transformers.base.modules.router.Router"
+# Modules of dense vectors have had names in `sentence_transformers.models` in all versions. Version 6 has other places.
+PLACES = {
+    **dict.fromkeys(("Pooling", LAYER_NORM), "sentence_transformer"),
+    **dict.fromkeys(("SpladePooling", "SparseStaticEmbedding"), "sparse_encoder"),
+    "MultiVectorMask": "multi_vector_encoder",
+}
 # The classifier of a SetFit model.
 SETFIT_HEAD = "model_head.pkl"
 TOKENIZER_FILE, TOKENIZER_LENGTH = "tokenizer_config.json", "model_max_length"
@@ -218,7 +225,7 @@ def pooling_of(directory: Path) -> Pooling:
         )
     _check_token_vectors(sentence_settings(directory))
     if normalize:
-        _check_vector(read_known(directory / modules[-1][1] / MODULE_FILE, VECTOR_KEYS))
+        check_names(read_known(directory / modules[-1][1] / MODULE_FILE, VECTOR_KEYS))
     if layer_norm:
         _check_layer_norm(directory / modules[-1 - normalize][1])
     if begin == [TABLE]:  # whose mean has no settings
@@ -325,17 +332,22 @@ def score_activation_of(values: JsonObject, directory: Path) -> str | None:
     return words[named]
 
 
-def write_settings(directory: Path, pooling: Pooling, prompts: Prompts) -> None:
-    """As sentence-transformers reads them."""
-    values: dict[str, Any] = {
-        "model_type": "SentenceTransformer",
-        "prompts": prompts.texts,
-        "default_prompt_name": prompts.default,
-        SIMILARITY: pooling.similarity,
-    }
-    if pooling.truncate_dim is not None:
-        values["truncate_dim"] = pooling.truncate_dim
-    write_json(directory / SETTINGS_FILE, values)
+def write_settings(
+    directory: Path,
+    prompts: Prompts,
+    pooling: Pooling = Pooling(),  # noqa: B008 (frozen)
+    kind: str = "SentenceTransformer",
+    **others: Any,
+) -> None:
+    """Writes what sentence-transformers reads of all modules; `kind` is its class, and None in `others` is left out."""
+    values = {"model_type": kind, "prompts": prompts.texts, "default_prompt_name": prompts.default}
+    values |= {SIMILARITY: pooling.similarity} | said({"truncate_dim": pooling.truncate_dim})
+    write_json(directory / SETTINGS_FILE, values | said(others))
+
+
+def said(optional: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is None."""
+    return {name: value for name, value in optional.items() if value is not None}
 
 
 def settings_of(directory: Path) -> dict[str, Any]:
@@ -430,24 +442,25 @@ def encoders_of_roles(directory: Path) -> Routes | None:
     return Routes(document, query, default or next(iter(routes)))
 
 
-def write_router(directory: Path, default: str, pooling: Pooling, prompts: Prompts) -> None:
-    """Joins the directories of an encoder for each role, which have its name, by a router for sentence-transformers."""
-    routes = {}
-    for role in ROLES:
-        rows = read_list(directory / role / MODULES_FILE)
-        routes[role] = {f"{role}/{row['path']}".rstrip("/"): row["type"] for row in rows}
-    write_routes(directory, routes, default)
-    write_json(directory / MODULES_FILE, module_rows([(ROUTER, "")], {ROUTER: ROUTER_TYPE}))
-    write_settings(directory, pooling, prompts)
+def joined_routes(directory: Path) -> dict[str, dict[str, str]]:
+    """For each role, the folders and classes of the modules in the directory that has its name."""
+    return {
+        role: {
+            f"{role}/{row['path']}".rstrip("/"): row["type"]
+            for row in read_list(directory / role / MODULES_FILE)
+        }
+        for role in ROLES
+    }
 
 
-def write_routes(directory: Path, routes: Mapping[str, Mapping[str, str]], default: str) -> None:
-    """Writes a router's file: role -> folder of each module -> its class."""
-    types = {folder: kind for route in routes.values() for folder, kind in route.items()}
+def write_router(directory: Path, routes: Mapping[str, Mapping[str, str]], default: str) -> None:
+    """Has sentence-transformers choose between routes: for each role, the folders of its modules and their classes."""
+    types = {name: kind for route in routes.values() for name, kind in route.items()}
     structure = {role: [*route] for role, route in routes.items()}
     parameters = {"default_route": default, "allow_empty_key": True, "route_mappings": {}}
     values = {"types": types, "structure": structure, "parameters": parameters}
     write_json(directory / ROUTER_FILE, values)
+    write_json(directory / MODULES_FILE, module_rows([Module(ROUTER)], is_new=True))
 
 
 def config_of(folder: Path, known: Collection[str]) -> JsonObject:
@@ -464,7 +477,7 @@ def _dense_of(folder: Path) -> PooledDense:
     values = config_of(folder, DENSE_KEYS)
     tanh = "torch.nn.modules.activation.Tanh"
     activation = values.take("activation_function", str, tanh, choices=DENSE_ACTIVATIONS)
-    _check_vector(values)
+    check_names(values)
     refuse_residual(values)
     units = values.take("out_features", int)
     return PooledDense(units, DENSE_ACTIVATIONS[activation], values.take("bias", bool, True))
@@ -491,68 +504,126 @@ def _check_layer_norm(folder: Path) -> None:
         )
 
 
-def _check_vector(values: JsonObject) -> None:
-    """Refuses a module that reads or writes something else than the sentence vector."""
-    for name in VECTOR_KEYS:
-        note = "the only one for bert_zoo's modules after the pooling"
-        values.take(name, str, choices=[SENTENCE_VECTOR], note=note)
-
-
-def write_pooling(
-    directory: Path,
-    pooling: Pooling,
-    hidden_size: int,
-    max_length: int | None,
-    dense: Sequence[Mapping[str, Any]],
-    *,
-    lacks_pooler: bool = False,
+def check_names(
+    values: JsonObject, only: str = SENTENCE_VECTOR, where: str = "modules after the pooling"
 ) -> None:
-    """The files by which sentence-transformers puts a pooling after an encoder.
+    """Refuses a module that reads or writes other vectors than the `only` ones."""
+    for name in VECTOR_KEYS:
+        values.take(name, str, choices=[only], note=f"the only one for bert_zoo's {where}")
+
+
+class Module(NamedTuple):
+    """A module of sentence-transformers, and what is written into its folder."""
+
+    kind: str
+    folder: str = ""
+    settings: Mapping[str, Any] | None = None  # None for no file
+    weights: Mapping[str, Any] | None = None  # by torch's names; None for none
+
+    @property
+    def new_class(self) -> str:
+        """What version 6 calls its class."""
+        place = PLACES.get(self.kind, "base")
+        file = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.kind).lower()
+        return f"sentence_transformers.{place}.modules.{file}.{self.kind}"
+
+
+def module_rows(modules: Sequence[Module], is_new: bool = False) -> list[dict[str, Any]]:
+    """The content of modules.json, with the names that version 6 has for classes if it `is_new`."""
+    return [
+        {
+            "idx": i,
+            "name": str(i),
+            "path": module.folder,
+            "type": module.new_class if is_new else f"sentence_transformers.models.{module.kind}",
+        }
+        for i, module in enumerate(modules)
+    ]
+
+
+def write_modules(directory: Path, modules: Sequence[Module], is_new: bool = False) -> None:
+    """Writes modules.json, as `module_rows`, and what is in the folders of modules."""
+    from bert_zoo.weights.safetensors_io import write_safetensors
+
+    write_json(directory / MODULES_FILE, module_rows(modules, is_new))
+    for _, name, settings, weights in modules:
+        folder = directory / name
+        if settings is not None:
+            folder.mkdir(exist_ok=True)
+            write_json(folder / MODULE_FILE, settings)
+        if weights is not None:
+            write_safetensors(folder / "model.safetensors", weights, {"format": "pt"})
+
+
+def pooling_modules(
+    pooling: Pooling, hidden_size: int, tensors: Mapping[str, Any] = MappingProxyType({})
+) -> list[Module]:
+    """The modules by which sentence-transformers makes sentence vectors with an encoder.
 
     Args:
-        directory: of the encoder.
-        pooling: to write.
+        pooling: how it makes them.
         hidden_size: width of the encoder.
-        max_length: tokens that texts are cut to; None for no word of it.
-        dense: the weights of its dense layers, by torch's names.
-        lacks_pooler: has it make the encoder without the layer over the first token, whose weights the
-            directory does not hold.
+        tensors: of the dense layers, by each layer's number and torch's names.
     """
-    modules = modules_with([("Transformer", ""), ("Pooling", POOLING_DIRECTORY)], pooling)
+    modes = pooling.modes
     values: dict[str, Any] = {"word_embedding_dimension": hidden_size}
-    values |= {f"pooling_mode_{key}": mode in pooling.modes for key, mode in POOLING_MODES.items()}
-    if tuple(mode for mode in POOLING_MODES.values() if mode in pooling.modes) != pooling.modes:
-        values["pooling_mode"] = list(pooling.modes)
+    values |= {f"{MODE_PREFIX}{key}": mode in modes for key, mode in POOLING_MODES.items()}
+    if tuple(mode for mode in POOLING_MODES.values() if mode in modes) != modes:
+        values["pooling_mode"] = list(modes)
     if not pooling.include_prompt:
         values["include_prompt"] = False
-    (directory / POOLING_DIRECTORY).mkdir(exist_ok=True)
-    write_json(directory / POOLING_DIRECTORY / MODULE_FILE, values)
-    write_after(directory, modules, pooling, hidden_size * len(pooling.modes), dense)
-    write_json(directory / MODULES_FILE, module_rows(modules))
-    settings: dict[str, Any] = {}
-    if max_length is not None:
-        settings |= {SENTENCE_LENGTH: max_length, "do_lower_case": False}
+    first = [Module("Transformer"), Module("Pooling", POOLING_DIRECTORY, values)]
+    return modules_with(first, pooling, hidden_size * len(modes), tensors)
+
+
+def modules_with(
+    first: Sequence[Module],
+    pooling: Pooling,
+    width: int,
+    tensors: Mapping[str, Any] = MappingProxyType({}),
+) -> list[Module]:
+    """Modules whose vectors are `width` wide, and those that a pooling puts after them; `tensors` as for
+    `pooling_modules`."""
+    import numpy as np
+
+    classes = {ours: theirs for theirs, ours in DENSE_ACTIVATIONS.items()}
+    modules = [*first]
+
+    def add(kind: str, *content: Mapping[str, Any]) -> None:
+        modules.append(Module(kind, f"{len(modules)}_{kind}", *content))
+
+    for number, layer in enumerate(pooling.dense):
+        about = {"in_features": width, "out_features": layer.units, "bias": layer.use_bias}
+        about["activation_function"] = classes[layer.activation]
+        own = {k: t for k, t in tensors.items() if k.startswith(f"{number}/")}
+        add("Dense", about, {k.partition("/")[2]: tensor for k, tensor in own.items()})
+        width = layer.units
+    if pooling.layer_norm:
+        scales = {"norm.weight": np.ones(width, np.float32)}
+        add(LAYER_NORM, {"dimension": width}, scales | {"norm.bias": np.zeros(width, np.float32)})
+    if pooling.normalize:
+        add("Normalize")
+    return modules
+
+
+def write_transformer(
+    directory: Path, text: TextSpec | None, lacks_pooler: bool, **settings: Any
+) -> None:
+    """Writes what the transformer before other modules is made with.
+
+    Args:
+        directory: of the model.
+        text: how long its texts are; None for no word of it.
+        lacks_pooler: has it made without the layer over the first token, whose weights the directory does not hold.
+        **settings: further ones; None is left out.
+    """
+    settings = said(settings)
+    if text is not None:
+        settings |= {SENTENCE_LENGTH: text.max_length, "do_lower_case": False}
     if lacks_pooler:
         settings["model_args"] = WITHOUT_POOLER
     if settings:
         write_json(directory / SENTENCE_FILE, settings)
-
-
-def modules_with(first: Sequence[tuple[str, str]], pooling: Pooling) -> list[tuple[str, str]]:
-    """Kind and folder of each module: the first ones, and those that a pooling puts after them."""
-    modules = [*first]
-    modules += [("Dense", f"{len(first) + number}_Dense") for number in range(len(pooling.dense))]
-    modules += [(LAYER_NORM, f"{len(modules)}_{LAYER_NORM}")] * pooling.layer_norm
-    return modules + [("Normalize", f"{len(modules)}_Normalize")] * pooling.normalize
-
-
-def dense_of(pooling: Pooling, tensors: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The weights of each dense layer of a pooling, of `tensors` by the layer's number and their names."""
-    roots = (f"{number}/" for number in range(len(pooling.dense)))
-    return [
-        {k.removeprefix(root): t for k, t in tensors.items() if k.startswith(root)}
-        for root in roots
-    ]
 
 
 def check_is_mean(pooling: Pooling) -> None:
@@ -562,46 +633,3 @@ def check_is_mean(pooling: Pooling) -> None:
             f"The pooling is {pooling}; other programs make only the mean of all tokens of a table of token vectors. "
             "Leave format out."
         )
-
-
-def module_rows(
-    modules: Sequence[tuple[str, str]], classes: Mapping[str, str] | None = None
-) -> list[dict[str, Any]]:
-    """The content of modules.json, with the `classes` of kinds that are not in `sentence_transformers.models`."""
-    types = {kind: f"sentence_transformers.models.{kind}" for kind, _ in modules} | (classes or {})
-    return [
-        {"idx": i, "name": str(i), "path": path, "type": types[kind]}
-        for i, (kind, path) in enumerate(modules)
-    ]
-
-
-def write_after(
-    directory: Path,
-    modules: Sequence[tuple[str, str]],
-    pooling: Pooling,
-    width: int,
-    dense: Sequence[Mapping[str, Any]],
-) -> None:
-    """Writes the folders of the modules after pooled vectors, which are `width` wide; `dense` as in `write_pooling`."""
-    import numpy as np
-
-    from bert_zoo.weights.safetensors_io import write_safetensors
-
-    classes = {ours: theirs for theirs, ours in DENSE_ACTIVATIONS.items()}
-    folders = [name for kind, name in modules if kind == "Dense"]
-    for name, layer, weights in zip(folders, pooling.dense, dense, strict=True):
-        folder = directory / name
-        folder.mkdir(exist_ok=True)
-        about = {"in_features": width, "out_features": layer.units, "bias": layer.use_bias}
-        write_json(folder / MODULE_FILE, about | {"activation_function": classes[layer.activation]})
-        write_safetensors(folder / "model.safetensors", weights, {"format": "pt"})
-        width = layer.units
-    if pooling.layer_norm:
-        folder = directory / next(name for kind, name in modules if kind == LAYER_NORM)
-        folder.mkdir(exist_ok=True)
-        write_json(folder / MODULE_FILE, {"dimension": width})
-        weights = {
-            "norm.weight": np.ones(width, np.float32),
-            "norm.bias": np.zeros(width, np.float32),
-        }
-        write_safetensors(folder / "model.safetensors", weights, {"format": "pt"})

@@ -19,24 +19,27 @@ from bert_zoo.error_text import listing, shown
 from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.text.files import AddedToken, VocabularyFiles, read_named_tokens
 from bert_zoo.weights.files import write_json
+from bert_zoo.weights.formats.format import Description
 from bert_zoo.weights.formats.hf_directories import (
     DENSE_ACTIVATIONS,
     DENSE_KEYS,
     MODULE_FILE,
     MODULES_FILE,
-    SENTENCE_FILE,
-    SENTENCE_LENGTH,
     SETTINGS_FILE,
     SETTINGS_KEYS,
     SIMILARITY,
-    WITHOUT_POOLER,
+    VECTOR_KEYS,
+    Module,
+    check_names,
     config_of,
-    module_rows,
     modules_of,
     prompts_of,
     read_known,
     refuse_residual,
     sentence_settings,
+    write_modules,
+    write_settings,
+    write_transformer,
 )
 
 # Stanford's class in config.json, and its settings (colbert/infra/config/settings.py).
@@ -59,15 +62,10 @@ PROJECTION = "linear"
 # What sentence-transformers and PyLate call such models in `SETTINGS_FILE`.
 MODEL_TYPE, PYLATE_TYPE = "MultiVectorEncoder", "ColBERT"
 TOKENS = "token_embeddings"
+WHAT = "vectors of tokens"
 DENSE, MASK, NORMALIZE = "Dense", "MultiVectorMask", "Normalize"
 # Modules of sentence-transformers after the Transformer; PyLate's program does the last two by itself.
 MODULES = (DENSE, MASK, NORMALIZE)
-CLASSES = {
-    "Transformer": "sentence_transformers.base.modules.transformer.Transformer",
-    DENSE: "sentence_transformers.base.modules.dense.Dense",
-    MASK: "sentence_transformers.multi_vector_encoder.modules.multi_vector_mask.MultiVectorMask",
-    NORMALIZE: "sentence_transformers.base.modules.normalize.Normalize",
-}
 # PyLate's settings in `SETTINGS_FILE`, and sentence-transformers' of the Transformer in `SENTENCE_FILE`.
 PYLATE_KEYS = (
     *("query_prefix", "document_prefix", "query_length", "document_length"),
@@ -141,10 +139,7 @@ def _of_modules(directory: Path, kinds: Sequence[str]) -> tuple[TokenVectors, Pr
     if MASK in folders:
         made = _masked(made, config_of(folders[MASK], MASK_KEYS))
     if not is_pylate and NORMALIZE in folders:
-        names = ("module_input_name", "module_output_name")
-        values = read_known(folders[NORMALIZE] / MODULE_FILE, names)
-        for name in names:
-            values.take(name, str, choices=[TOKENS])
+        check_names(read_known(folders[NORMALIZE] / MODULE_FILE, VECTOR_KEYS), TOKENS, WHAT)
     prompts, texts = prompts_of(directory), {}
     tokens = _tokens_in(directory)
     for role in ROLES:
@@ -163,10 +158,10 @@ MASK_KEYS = ("skiplist_words", "skiplist_tasks", "keep_only_token_ids")
 
 def _dense_of(folder: Path, is_pylate: bool) -> tuple[int, bool]:
     values = config_of(folder, DENSE_KEYS)
-    note = "the only one for bert_zoo's vectors of tokens"
+    note = f"the only one for bert_zoo's {WHAT}"
     values.take("activation_function", str, IDENTITY, choices=[IDENTITY], note=note)
-    for name in () if is_pylate else ("module_input_name", "module_output_name"):
-        values.take(name, str, choices=[TOKENS], note=note)
+    if not is_pylate:
+        check_names(values, TOKENS, WHAT)
     refuse_residual(values)
     return values.take("out_features", int), values.take("bias", bool, True)
 
@@ -246,28 +241,17 @@ def _marker(
 
 
 def write_token_vectors(
-    directory: Path,
-    made: TokenVectors,
-    hidden_size: int,
-    max_length: int | None,
-    prompts: Prompts,
-    weights: Mapping[str, Any],
-    *,
-    lacks_pooler: bool = False,
+    directory: Path, description: Description, hidden_size: int, tensors: Mapping[str, Any]
 ) -> None:
     """The files by which sentence-transformers 6.2 makes a MultiVectorEncoder of an encoder.
 
     Args:
         directory: of the encoder.
-        made: how it makes token vectors.
+        description: of the model.
         hidden_size: width of the encoder.
-        max_length: tokens that texts are cut to; None for no word of it.
-        prompts: its prompts, without markers.
-        weights: of the dense layer, by torch's names.
-        lacks_pooler: as for `bert_zoo.weights.formats.hf_directories.write_pooling`.
+        tensors: the weights of the dense layer, by torch's names.
     """
-    from bert_zoo.weights.safetensors_io import write_safetensors
-
+    made = description.token_vectors
     query, document = made.query, made.document
     if query.skip_words and document.skip_words and query.skip_words != document.skip_words:
         raise ValueError(
@@ -278,32 +262,21 @@ def write_token_vectors(
         raise ValueError(
             "sentence-transformers fills rows of queries alone; this model's documents are filled, too. Leave format out."
         )
-    kinds = (*MODULES[:2], *MODULES[2:] * made.normalize)
-    folders = [f"{number}_{kind}" for number, kind in enumerate(kinds, 1)]
-    modules = [("Transformer", ""), *zip(kinds, folders, strict=True)]
-    write_json(directory / MODULES_FILE, module_rows(modules, CLASSES))
+    names = dict.fromkeys(VECTOR_KEYS, TOKENS)
     tasks = [role for role in ROLES if getattr(made, role).skip_words] or [DOCUMENT]
-    names = {"module_input_name": TOKENS, "module_output_name": TOKENS}
-    contents = {
-        DENSE: {
-            "in_features": hidden_size,
-            "out_features": made.size,
-            "bias": made.use_bias,
-            "activation_function": IDENTITY,
-            **names,
-        },
-        MASK: {
-            "skiplist_words": [*(document.skip_words or query.skip_words)],
-            "skiplist_tasks": tasks,
-            "keep_only_token_ids": None,
-        },
-        NORMALIZE: names,
+    dense = {"in_features": hidden_size, "out_features": made.size, "bias": made.use_bias}
+    skipped = {
+        "skiplist_words": [*(document.skip_words or query.skip_words)],
+        "skiplist_tasks": tasks,
+        "keep_only_token_ids": None,
     }
-    for kind, folder in zip(kinds, folders, strict=True):
-        (directory / folder).mkdir(exist_ok=True)
-        write_json(directory / folder / MODULE_FILE, contents[kind])
-    write_safetensors(directory / folders[0] / "model.safetensors", weights, {"format": "pt"})
-    lengths = {f"{role}_length": getattr(made, role).max_length for role in ROLES}
+    modules = [
+        Module("Transformer"),
+        Module(DENSE, f"1_{DENSE}", dense | {"activation_function": IDENTITY} | names, tensors),
+        Module(MASK, f"2_{MASK}", skipped),
+        *[Module(NORMALIZE, f"3_{NORMALIZE}", names)] * made.normalize,
+    ]
+    write_modules(directory, modules, is_new=True)
     expansion = None
     if query.expansion is not None:
         expansion = {
@@ -312,16 +285,14 @@ def write_token_vectors(
             "token": query.expansion_token,
             "length": query.expansion_length,
         }
-    optional = {**lengths, EXPANSION: expansion, SENTENCE_LENGTH: max_length}
-    settings = {name: value for name, value in optional.items() if value is not None}
-    if lacks_pooler:
-        settings["model_args"] = WITHOUT_POOLER
-    write_json(directory / SENTENCE_FILE, settings)
-    texts = dict(prompts.texts)
+    lengths = {f"{role}_length": getattr(made, role).max_length for role in ROLES}
+    lengths[EXPANSION] = expansion
+    write_transformer(directory, description.text, description.lacks_pooler, **lengths)
+    prompts, texts = description.prompts, dict(description.prompts.texts)
     for role in ROLES:
         texts[role] = (getattr(made, role).marker or "") + texts.get(role, "")
-    settings = {"model_type": MODEL_TYPE, "prompts": texts, "default_prompt_name": prompts.default}
-    write_json(directory / SETTINGS_FILE, settings | {SIMILARITY: "maxsim"})
+    prompts = replace(prompts, texts=texts)
+    write_settings(directory, prompts, kind=MODEL_TYPE, **{SIMILARITY: "maxsim"})
     _make_markers_special(directory, [query.marker, document.marker])
 
 

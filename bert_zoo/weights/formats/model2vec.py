@@ -8,14 +8,13 @@ from typing import Any, ClassVar
 from bert_zoo.config import UNLIMITED, Config, Pooling, TextSpec
 from bert_zoo.json_files import JsonObject
 from bert_zoo.text.format import save_for_transformers
-from bert_zoo.weights.files import write_json
 from bert_zoo.weights.formats.format import Description, Format, say_what_differs
 from bert_zoo.weights.formats.hf_directories import (
-    MODULES_FILE,
     TABLE,
+    Module,
     check_is_mean,
-    module_rows,
     modules_with,
+    write_modules,
 )
 
 MODEL_TYPE = "model2vec"
@@ -106,5 +105,5 @@ class Model2Vec(Format):
         description: Description,
         tensors: Mapping[str, Any],
     ) -> None:
-        modules = modules_with([(TABLE, ".")], description.pooling)
-        write_json(directory / MODULES_FILE, module_rows(modules))
+        table = Module(TABLE, ".")
+        write_modules(directory, modules_with([table], description.pooling, config.hidden_size))

@@ -7,30 +7,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_zoo.config import DOCUMENT, QUERY, ConfigError, Prompts, SparsePooling
+from bert_zoo.config import DOCUMENT, QUERY, ConfigError, SparsePooling
 from bert_zoo.error_text import listing, shown
 from bert_zoo.json_files import read_object
-from bert_zoo.weights.files import write_json
+from bert_zoo.weights.formats.format import Description
 from bert_zoo.weights.formats.hf_directories import (
-    MODULE_FILE,
     MODULES_FILE,
     ROUTER,
-    ROUTER_TYPE,
-    SENTENCE_FILE,
-    SENTENCE_LENGTH,
     SETTINGS_FILE,
     SETTINGS_KEYS,
     SIMILARITY,
+    Module,
     check_outputs,
     config_of,
-    module_rows,
     modules_of,
     read_known,
     routes_of,
     sentence_settings,
-    write_routes,
+    write_modules,
+    write_router,
+    write_settings,
+    write_transformer,
 )
 from bert_zoo.weights.sources import open_weights
+from bert_zoo.weights.table import QUERY_WEIGHTS
 from bert_zoo.weights.tensor_source import TensorSource
 
 log = logging.getLogger("bert_zoo")
@@ -45,13 +45,6 @@ POOLING_KEYS = (
 MOST_DIMENSIONS = "max_active_dims"
 # What the transformer before the pooling gives it.
 LOGITS = {"transformer_task": "fill-mask", "method_output_name": "logits"}
-# The classes that sentence-transformers 6 names.
-CLASSES = {
-    "Transformer": "sentence_transformers.base.modules.transformer.Transformer",
-    POOLING: "sentence_transformers.sparse_encoder.modules.splade_pooling.SpladePooling",
-    ROUTER: ROUTER_TYPE,
-    STATIC: "sentence_transformers.sparse_encoder.modules.sparse_static_embedding.SparseStaticEmbedding",
-}
 # The folders that `write_sparse` makes.
 POOLING_FOLDER, STATIC_FOLDER = f"1_{POOLING}", f"query_0_{STATIC}"
 
@@ -155,58 +148,41 @@ class _Arrays(TensorSource):
 
 
 def write_sparse(
-    directory: Path,
-    pooling: SparsePooling,
-    vocab_size: int,
-    max_length: int | None,
-    prompts: Prompts,
-    weights: Mapping[str, Any],
+    directory: Path, description: Description, vocab_size: int, tensors: Mapping[str, Any]
 ) -> None:
     """The files by which sentence-transformers makes sparse vectors with the model of a directory.
 
     Args:
         directory: of the model.
-        pooling: to write.
+        description: of the model.
         vocab_size: length of its vectors.
-        max_length: tokens that texts are cut to; None for no word of it.
-        prompts: of its texts.
-        weights: of the tokens of queries, "weight" [vocabulary], for static queries; `STATIC_FOLDER` also needs the
-            vocabulary.
+        tensors: the weights of queries' tokens, for static queries; `STATIC_FOLDER` also needs the vocabulary.
     """
-    from bert_zoo.weights.safetensors_io import write_safetensors
-
-    modules = [("Transformer", ""), (POOLING, POOLING_FOLDER)]
+    pooling = description.sparse_pooling
+    settings = {
+        "pooling_strategy": pooling.strategy,
+        "activation_function": pooling.activation,
+        "embedding_dimension": vocab_size,
+    }
+    modules = [Module("Transformer"), Module(POOLING, POOLING_FOLDER, settings)]
     if pooling.static_queries:
         # The model stays where transformers reads it.
-        modules = [(ROUTER, "")]
-        documents = {"": CLASSES["Transformer"], POOLING_FOLDER: CLASSES[POOLING]}
-        routes = {QUERY: {STATIC_FOLDER: CLASSES[STATIC]}, DOCUMENT: documents}
-        write_routes(directory, routes, DOCUMENT)
-        folder = directory / STATIC_FOLDER
-        folder.mkdir(exist_ok=True)
-        write_json(folder / MODULE_FILE, {"frozen": False})
-        write_safetensors(folder / "model.safetensors", weights, {"format": "pt"})
-    write_json(directory / MODULES_FILE, module_rows(modules, CLASSES))
-    (directory / POOLING_FOLDER).mkdir(exist_ok=True)
-    values = {"pooling_strategy": pooling.strategy, "activation_function": pooling.activation}
-    write_json(
-        directory / POOLING_FOLDER / MODULE_FILE, values | {"embedding_dimension": vocab_size}
-    )
+        weights = {"weight": tensors[f"{QUERY_WEIGHTS}.weight"]}
+        queries = [Module(STATIC, STATIC_FOLDER, {"frozen": False}, weights)]
+        parts = {QUERY: queries, DOCUMENT: modules}
+        routes = {role: {m.folder: m.new_class for m in part} for role, part in parts.items()}
+        write_modules(directory, [*modules, *queries])
+        write_router(directory, routes, DOCUMENT)
+    else:
+        write_modules(directory, modules, is_new=True)
     output = {"method": "forward", "method_output_name": LOGITS["method_output_name"]}
-    values = {
-        "transformer_task": LOGITS["transformer_task"],
-        "modality_config": {"text": output},
-        "module_output_name": "token_embeddings",
-    }
-    if max_length is not None:
-        values |= {SENTENCE_LENGTH: max_length, "do_lower_case": False}
-    write_json(directory / SENTENCE_FILE, values)
-    values = {
-        "model_type": "SparseEncoder",
-        "prompts": prompts.texts,
-        "default_prompt_name": prompts.default,
-        SIMILARITY: "dot",
-    }
-    if pooling.max_active_dims is not None:
-        values[MOST_DIMENSIONS] = pooling.max_active_dims
-    write_json(directory / SETTINGS_FILE, values)
+    write_transformer(
+        directory,
+        description.text,
+        lacks_pooler=False,
+        transformer_task=LOGITS["transformer_task"],
+        modality_config={"text": output},
+        module_output_name="token_embeddings",
+    )
+    others = {SIMILARITY: "dot", MOST_DIMENSIONS: pooling.max_active_dims}
+    write_settings(directory, description.prompts, kind="SparseEncoder", **others)
