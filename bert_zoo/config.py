@@ -4,7 +4,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -447,6 +447,43 @@ class TokenVectors:
 
 
 @dataclass(frozen=True)
+class Autoencoder:
+    """How a layer makes a sparse vector of a dense one and back (contrastive sparse representation, CSR).
+
+    Attributes:
+        hidden_dim: length of a sparse vector, its number of units; None for 4 times that of a dense one.
+        k: number of units that a vector keeps, the largest; None for a quarter of the dense vector's length.
+        k_aux: number of dead units that learn what the others leave out; None for half the dense vector's length, 0
+            for no such learning.
+        normalize: whether dense vectors are first brought to mean 0 and standard deviation 1.
+        dead_threshold: a unit is dead if its counter is above this. The counter grows by 2 for each column of a batch
+            in which no vector keeps the unit.
+
+    Raises:
+        ValueError: a field is outside its range.
+
+    Source: Wen et al. 2025 (arXiv:2503.01776); None as sentence-transformers chooses it.
+    """
+
+    hidden_dim: int | None = setting(None, least=1, most=MOST_UNITS)
+    k: int | None = setting(None, least=1, most=MOST_UNITS)
+    k_aux: int | None = setting(None, least=0, most=MOST_UNITS)
+    normalize: bool = False
+    dead_threshold: int = setting(30, least=0)
+
+    def __post_init__(self):
+        check_fields(self)
+        for name, kept in (("k", self.k), ("k_aux", self.k_aux)):
+            if (kept or 0) > (self.hidden_dim or MOST_UNITS):
+                raise ValueError(f"{name} is {kept}, but there are {self.hidden_dim} units.")
+
+    def of_vectors(self, size: int) -> Self:
+        """With numbers in place of None, for dense vectors of a length."""
+        sizes = {"hidden_dim": 4 * size, "k": max(size // 4, 1), "k_aux": size // 2}
+        return replace(self, **{n: s for n, s in sizes.items() if getattr(self, n) is None})
+
+
+@dataclass(frozen=True)
 class SparsePooling:
     """How logits over the vocabulary, those of a head for masked tokens, become one sparse vector of a text.
 
@@ -460,6 +497,8 @@ class SparsePooling:
         of_tokens: whether only a text's own tokens have weights, from a dense layer on each, and a token that occurs
             several times the largest of them (BGE-M3). There are then no logits, strategy and activation.
         skipped_ids: with `of_tokens`, tokens without a weight, such as special ones.
+        autoencoder: what makes the sparse vector of a sentence vector, an `Autoencoder` or a dict of its fields; None
+            for vectors over the vocabulary. There are then no logits, strategy and activation either.
 
     Raises:
         ValueError: a field is invalid.
@@ -473,11 +512,15 @@ class SparsePooling:
     static_queries: bool = False
     of_tokens: bool = False
     skipped_ids: tuple[int, ...] = ()
+    autoencoder: Autoencoder | None = None
 
     def __post_init__(self):
+        if isinstance(self.autoencoder, Mapping):
+            self.__dict__["autoencoder"] = Autoencoder(**self.autoencoder)
         check_fields(self)
-        if self.of_tokens and self.static_queries:
-            raise ValueError("of_tokens and static_queries exclude each other; choose one of them.")
+        names = ("of_tokens", "static_queries", "autoencoder")
+        if len(chosen := [name for name in names if getattr(self, name)]) > 1:
+            raise ValueError(f"{' and '.join(chosen)} exclude each other; choose one of them.")
 
 
 @dataclass(frozen=True)

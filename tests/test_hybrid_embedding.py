@@ -323,5 +323,5 @@ def test_any_encoder_of_the_family_can_be_trained_to_have_them():
 def test_settings_do_not_change_the_layers(directory):
     for source in (directory, directory_of("xlm_roberta/masked_lm")):
         asked = SparsePooling(of_tokens=source != directory)
-        with pytest.raises(ValueError, match=f"of_tokens is {asked.of_tokens}"):
+        with pytest.raises(ValueError, match=f"of_tokens={asked.of_tokens}"):
             bert_zoo.load(source, task="sparse_embedding", sparse_pooling=asked)

@@ -22,15 +22,17 @@ from helpers import (
 
 import bert_zoo
 from bert_zoo import runtime
-from bert_zoo.config import ConfigError, SparsePooling
-from bert_zoo.embeddings import CoSENT, MarginMSE, MultipleNegativesRanking, Splade
+from bert_zoo.config import Autoencoder, ConfigError, SparsePooling
+from bert_zoo.embeddings import CoSENT, CSRLoss, MarginMSE, MultipleNegativesRanking, Splade
 from bert_zoo.layers import sparse
 from bert_zoo.tasks.embedding_losses import Comparison
 from bert_zoo.weights.formats.hf_directories import ROUTER_FILE
 from bert_zoo.weights.formats.sparse_directories import IDF_FILE, STATIC_FOLDER
+from bert_zoo.weights.sources import open_weights
 
 STORED, MODEL = ALL_GOLDEN / "sparse_encoder", GOLDEN / "masked_lm"
 CASES = ("max", "sum", "log1p", "router")
+CSR = "csr"  # an autoencoder after an encoder
 OF_MODEL = ("config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json")
 
 
@@ -39,7 +41,7 @@ def directory_of(name: str, tmp_path):
     directory = shutil.copytree(STORED / name, tmp_path / name)
     folder = directory / "document_0_Transformer" if name == "router" else directory
     for file in OF_MODEL:
-        shutil.copy(MODEL / file, folder)
+        shutil.copy((GOLDEN / "encoder" if name == CSR else MODEL) / file, folder)
     return directory
 
 
@@ -67,6 +69,29 @@ def test_directories_of_sentence_transformers_come_back(name, tmp_path):
     assert ours == {**theirs, "similarity_fn_name": "dot"}
     model.save(tmp_path / "model.keras")
     assert_vectors(keras.models.load_model(tmp_path / "model.keras"), name)
+
+
+def test_an_autoencoder_comes_back_with_its_counters(tmp_path):
+    directory = directory_of(CSR, tmp_path)
+    model = bert_zoo.load(directory)
+    assert_vectors(model, CSR)
+    counters = np.asarray(model.autoencoder.unused)
+    assert counters.any()
+    for fmt in ("hf", "bert_zoo"):
+        bert_zoo.save(model, tmp_path / fmt, format=fmt)
+        again = bert_zoo.load(tmp_path / fmt)
+        assert again.sparse_pooling == model.sparse_pooling
+        np.testing.assert_array_equal(again.autoencoder.unused, counters)
+        assert_vectors(again, CSR)
+    for file in ("modules.json", "3_SparseAutoEncoder/config.json"):
+        theirs, ours = (read_json(path / file) for path in (directory, tmp_path / "hf"))
+        assert theirs == ours
+    (term,) = model.explain(TEXTS[0], TEXTS[2], top_k=1)
+    assert term.token == f"#{(model.embed(TEXTS[0]) * model.embed(TEXTS[2])).argmax()}"
+    bert_zoo.export(model, tmp_path / "served")
+    served = tf.saved_model.load(tmp_path / "served").signatures["serving_default"]
+    found = served(text=tf.constant(TEXTS[:1]))
+    assert found["tokens"][0, 0] == f"#{model.embed(TEXTS[0]).argmax()}"
 
 
 def test_old_names_and_unknown_words_of_files(tmp_path):
@@ -246,6 +271,39 @@ def test_splade_equals_sentence_transformers(name):
     np.testing.assert_allclose(gradient, stored[f"{name}_gradient"], atol=TOLERANCE)
 
 
+@pytest.mark.parametrize("is_normalized", [False, True])
+def test_csr_loss_equals_sentence_transformers(is_normalized):
+    folder = STORED / CSR / "3_SparseAutoEncoder"
+    settings = read_json(folder / "config.json") | {"normalize": is_normalized}
+    layer = sparse.SparseAutoencoder(
+        Autoencoder(**{k: settings[k] for k in settings if k != "input_dim"})
+    )
+    weights = open_weights(folder)
+    layer.build((None, settings["input_dim"]))
+    layer.kernel.assign(weights["decoder.linear.weight"].T)
+    layer.pre_bias.assign(weights["pre_bias"])
+    layer.latent_bias.assign(weights["latent_bias"])
+    layer.unused.assign(weights["stats_last_nonzero"].astype("int32"))
+    loss = CSRLoss(MultipleNegativesRanking(), beta=0.3, gamma=0.7)
+    loss = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
+    loss.comparison, loss.autoencoder, loss.step = Comparison("dot"), layer, 0
+    with np.load(STORED / CSR / "losses.npz") as file:
+        vectors = tf.constant(file["vectors"])
+        expected = {k.removeprefix(f"{is_normalized}_"): file[k] for k in file if k != "vectors"}
+    read = {"vectors": vectors} | {v.name: v.value for v in layer.trainable_variables}
+    texts = np.arange(24, dtype="float32").reshape(4, 3, 2)
+    with tf.GradientTape() as tape:
+        tape.watch(vectors)
+        found = loss(texts, vectors)
+    np.testing.assert_allclose(found, expected["loss"], atol=TOLERANCE)
+    np.testing.assert_array_equal(layer.unused, expected["unused"])
+    for name, gradient in tape.gradient(found, read).items():
+        np.testing.assert_allclose(gradient, expected[name], atol=TOLERANCE)
+    loss.step = None
+    loss(texts, vectors)
+    np.testing.assert_array_equal(layer.unused, expected["unused"])
+
+
 def test_factors_grow_with_the_square_of_the_step():
     loss = Splade(MultipleNegativesRanking(), 0.3, warmup_steps=4)
     shares = []
@@ -312,6 +370,9 @@ def embedder():
     (lambda: Splade(Splade(CoSENT(), 1.0), 1.0), "loss over vectors or over scores"),
     (lambda: Splade(CoSENT(), 1.0, 0.1, document_only=True), "all texts are documents"),
     (lambda: Splade(CoSENT(), -1.0), "document_weight is -1.0"),
+    (lambda: CSRLoss(CoSENT(), beta=-1.0), "beta is -1.0"),
+    (lambda: Autoencoder(8, k=9), "k is 9, but there are 8 units"),
+    (lambda: SparsePooling(static_queries=True, autoencoder=Autoencoder()), "exclude each other"),
     (lambda: bert_zoo.load(GOLDEN / "encoder", "sparse_embedding"), "has no masked_lm"),
 )
 def test_what_is_refused(call, words):

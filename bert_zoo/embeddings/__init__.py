@@ -28,6 +28,7 @@ _NAMES: dict[str, str] = {
     "to_int8": "bert_zoo.embeddings.quantization",
     "BatchHardTriplet": "bert_zoo.tasks.embedding_losses",
     "CoSENT": "bert_zoo.tasks.embedding_losses",
+    "CSRLoss": "bert_zoo.tasks.sparse_losses",
     "CosineRegression": "bert_zoo.tasks.embedding_losses",
     "Matryoshka": "bert_zoo.tasks.embedding_losses",
     "HybridRanking": "bert_zoo.tasks.hybrid_embedding",

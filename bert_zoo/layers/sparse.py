@@ -1,4 +1,4 @@
-"""Sparse vectors over the vocabulary, pooled from the logits of a head for masked tokens."""
+"""Sparse vectors: over the vocabulary, pooled from the logits of a head for masked tokens, and of autoencoders."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,14 @@ import numpy as np
 from keras import ops
 
 from bert_zoo import private
-from bert_zoo.config import SparsePooling
+from bert_zoo.config import Autoencoder, SparsePooling
 from bert_zoo.layers.heads import MaskedLMHead
 
 # Number of tokens of the vocabulary whose logits are in memory at a time.
 SLICE = 2048
 
 
-def _largest(logits):
+def _maxima(logits):
     # With `initial`, also for empty batches.
     return ops.max(logits, axis=2, initial=0.0)
 
@@ -74,7 +74,7 @@ def sparse_vectors(
     if sparse_gradient:
         largest = _largest_with_sparse_gradient(of_slices, columns, table, bias, length)
     else:
-        largest = ops.concatenate(of_slices(_largest, columns, table, bias), axis=0)
+        largest = ops.concatenate(of_slices(_maxima, columns, table, bias), axis=0)
     # The activation grows with the logit, so it may come after the maximum.
     return activation(ops.transpose(largest))
 
@@ -89,7 +89,7 @@ def _largest_with_sparse_gradient(of_slices, columns, table, bias, length):
 
     @private.custom_gradient
     def largest(columns, table, bias):
-        both = lambda logits: (_largest(logits), tf.argmax(logits, 2, tf.int32))  # noqa: E731
+        both = lambda logits: (_maxima(logits), tf.argmax(logits, 2, tf.int32))  # noqa: E731
         found = zip(*of_slices(both, columns, table, bias), strict=True)
         best, places = [tf.concat(parts, axis=0) for parts in found]
 
@@ -180,3 +180,83 @@ def largest_by_id(weights, token_ids, vocab_size: int):
     # Ids that do not occur have the least number.
     found = ops.maximum(ops.segment_max(*flat, num_segments=number * vocab_size), 0.0)
     return ops.reshape(found, (*before, vocab_size))
+
+
+def largest(x, number: int):
+    """Numbers [..., size] with zeros for all but the `number` largest of each row, and for negative ones."""
+    least = ops.top_k(x, min(number, x.shape[-1]))[0][..., -1:]
+    return ops.where(x >= least, ops.relu(x), 0.0)
+
+
+class SparseAutoencoder(keras.layers.Layer):
+    """Turns dense vectors into sparse ones, float32 [batch, size] to [batch, units].
+
+    Source: Wen et al. 2025 (arXiv:2503.01776), section 3; sentence-transformers' SparseAutoEncoder.
+
+    Args:
+        settings: its sizes, with numbers in place of None.
+    """
+
+    def __init__(self, settings: Autoencoder, **kwargs):
+        super().__init__(dtype="float32", **kwargs)
+        self.settings = settings
+
+    def build(self, input_shape):
+        width, units = input_shape[-1], self.settings.hidden_dim
+        # As torch's Linear begins.
+        uniform = keras.initializers.VarianceScaling(1 / 3, "fan_in", "uniform")
+        self.kernel = self.add_weight((width, units), uniform, name="kernel")
+        self.pre_bias = self.add_weight((width,), "zeros", name="pre_bias")
+        self.latent_bias = self.add_weight((units,), "zeros", name="latent_bias")
+        counters = {"dtype": "int32", "trainable": False, "aggregation": "only_first_replica"}
+        self.unused = self.add_weight((units,), "zeros", name="unused", **counters)
+        self.built = True
+
+    def call(self, vectors):
+        return largest(self._units(self._prepared(vectors)[0]), self.settings.k)
+
+    def _prepared(self, vectors):
+        """What units read of vectors, and the mean and standard deviation of each."""
+        if not self.settings.normalize:
+            return vectors, 0.0, 1.0
+        mean = ops.mean(vectors, axis=-1, keepdims=True)
+        squares = ops.sum(ops.square(vectors - mean), axis=-1, keepdims=True)
+        deviation = ops.sqrt(squares / (vectors.shape[-1] - 1))
+        return (vectors - mean) / (deviation + 1e-5), mean, deviation
+
+    def _units(self, prepared):
+        return ops.matmul(prepared - self.pre_bias, self.kernel) + self.latent_bias
+
+    def reconstructed(self, vectors, training: bool):
+        """Sparse vectors and three errors of what is made of them again, of vectors [batch, size].
+
+        The errors are those of the `k` largest units, of 4 `k`, and of what dead units make of the rest, divided by its
+        variance. In training it counts how long units have not been used, twice as sentence-transformers does: among
+        the `k` largest, then among 4 `k`.
+        """
+        settings, (prepared, mean, deviation) = self.settings, self._prepared(vectors)
+        units, bias, dead_error = self._units(prepared), self.pre_bias * deviation, 0.0
+        kept, more = (largest(units, number) for number in (settings.k, 4 * settings.k))
+        made, of_more = (self._made(some) * deviation + mean for some in (kept, more))
+        self._count(kept, training)
+        if settings.k_aux:
+            dead = ops.where(self.unused > settings.dead_threshold, units, 0.0)
+            found = self._made(largest(dead, settings.k_aux)) * deviation + bias
+            rest = vectors - ops.stop_gradient(made)
+            variance = _error(ops.mean(rest, axis=0, keepdims=True), rest)
+            is_constant = ops.logical_or(variance == 0, ops.all(rest == rest[:1]))
+            dead_error = _error(found, rest) / ops.where(is_constant, 1.0, variance)
+        self._count(more, training)
+        return kept, _error(made + bias, vectors), _error(of_more + bias, vectors), dead_error
+
+    def _made(self, kept):
+        return ops.matmul(kept, ops.transpose(self.kernel))
+
+    def _count(self, used, training: bool) -> None:
+        if training:
+            is_used = ops.any(used > 1e-5, axis=0)
+            self.unused.assign(ops.where(is_used, 0, self.unused) + 1)
+
+
+def _error(made, vectors):
+    return ops.mean(ops.square(made - vectors))

@@ -68,6 +68,8 @@ from bert_zoo.weights.sources import (
     weights_in,
 )
 from bert_zoo.weights.table import (
+    AUTOENCODER,
+    AUTOENCODER_HEAD,
     QUERY_WEIGHTS,
     VECTOR_HEAD,
     WEIGHT_HEAD,
@@ -279,6 +281,8 @@ def _with_heads(family: Family, description: Description) -> Family:
         )
     if tokens is not None:
         family = family.with_head(LateInteraction.task, token_head(tokens.use_bias))
+    if description.autoencoder is not None:
+        family = family.with_head(SparseEmbedder.task, AUTOENCODER_HEAD)
     if sparse is not None and sparse.of_tokens:
         if HybridEmbedder.task not in family.heads:
             raise ConfigError(
@@ -486,6 +490,10 @@ def _with_tensors(
             vocabulary = family.text.parts(VocabularyFiles(of_model), {}).make().vocabulary
             found = RenamedSource(query_weights(directory, vocabulary), plan.format)
             source.add(found, f"{QUERY_WEIGHTS}.{{}}".format)
+        if opened.description.autoencoder is not None:
+            folder = directory / sparse_modules_of(directory).pooling
+            found = RenamedSource(open_weights(folder), plan.format)
+            source.add(found, f"{AUTOENCODER}.{{}}".format)
         for place, file in layer_files(directory).items():
             source.add(RenamedSource(open_weights(file), plan.format), f"{place}.{{}}".format)
     beside = _add_encoders_beside(source, plan, family, directory, task)

@@ -43,7 +43,7 @@ from bert_zoo.weights.bind import (
     variables_of,
 )
 from bert_zoo.weights.files import WeightsError
-from bert_zoo.weights.table import QUERY_WEIGHTS, OfTwoLogits, head_of
+from bert_zoo.weights.table import AUTOENCODER_HEAD, QUERY_WEIGHTS, Head, OfTwoLogits, head_of
 
 log = logging.getLogger("bert_zoo")
 
@@ -133,9 +133,9 @@ def load(
         stride: tokens from the start of one window to the next; by default three quarters of a window.
         truncate_dim: keeps only the first numbers of a sentence vector; by default as the checkpoint
             says, else all.
-        sparse_pooling: how a model of sparse vectors makes them of logits, and whether queries are weights
-            from a table, a `bert_zoo.config.SparsePooling`; by default as the checkpoint says, else the
-            maximum over tokens, for all texts.
+        sparse_pooling: how a model of sparse vectors makes them, of logits or of a sentence vector with an
+            autoencoder, and whether queries are weights from a table, a `bert_zoo.config.SparsePooling`; by
+            default as the checkpoint says, else of logits, the maximum over tokens, for all texts.
         token_vectors: how a late-interaction model makes vectors of tokens and rows of queries and
             documents, a `bert_zoo.config.TokenVectors`; by default as the checkpoint says, else a new layer
             to 128 numbers for all tokens.
@@ -329,16 +329,22 @@ def _with_head(opened: Opened, task: str, asked: HeadSpec | None, dropout: float
                 "encoder's layers, pass output_hidden_states=True."
             )
         if head is None or replace(head, dropout=asked.dropout) != asked:
-            family, plan = opened.family, opened.plan
-            family = family.with_head(task, head_of(asked, not model_class.outputs_per_token))
-            own = family.plan(plan.format, opened.config, plan.root, plan.head_root)
-            opened = replace(opened, family=family, plan=own, replaced_head=frozenset(plan.keys()))
+            own = head_of(asked, not model_class.outputs_per_token)
+            opened = _with_table(opened, task, own, is_new=True)
         head = asked
     if head is not None and dropout is not None:
         head = replace(head, dropout=dropout)
     reads_vectors = is_as_saved and head is None and description.reads_vectors
     description = replace(description, head=head, reads_vectors=reads_vectors)
     return replace(opened, description=description)
+
+
+def _with_table(opened: Opened, task: str, head: Head, is_new: bool = False) -> Opened:
+    """Returns a checkpoint with another weight table of a task's head; one that `is_new` is not read from the files."""
+    family, plan = opened.family.with_head(task, head), opened.plan
+    own = family.plan(plan.format, opened.config, plan.root, plan.head_root)
+    replaced = frozenset(plan.keys()) if is_new else opened.replaced_head
+    return replace(opened, family=family, plan=own, replaced_head=replaced)
 
 
 def _with_sparse_pooling(opened: Opened, task: str, asked: SparsePooling | None) -> Opened:
@@ -350,10 +356,12 @@ def _with_sparse_pooling(opened: Opened, task: str, asked: SparsePooling | None)
             f"sparse_pooling is for models of sparse vectors; this is {task!r}. Leave it out."
         )
     stored = opened.description.sparse_pooling or SparsePooling()
-    if asked.of_tokens != stored.of_tokens:
+    if asked.autoencoder is not None and stored.autoencoder is None:
+        opened = _with_table(opened, task, AUTOENCODER_HEAD, is_new=True)
+    elif asked.of_tokens != stored.of_tokens or (stored.autoencoder and not asked.autoencoder):
         raise ValueError(
-            f"of_tokens is {asked.of_tokens}, but {opened.name} has the layers for {stored.of_tokens}. Leave it so, "
-            "as dataclasses.replace(model.sparse_pooling, ...) does."
+            f"sparse_pooling is {asked}, but {opened.name} has the layers for {stored}. Change that one, as "
+            "dataclasses.replace(model.sparse_pooling, ...) does."
         )
     return replace(opened, description=replace(opened.description, sparse_pooling=asked))
 
@@ -366,16 +374,8 @@ def _with_token_vectors(opened: Opened, task: str, asked: TokenVectors | None) -
         raise ValueError(
             f"token_vectors is for late-interaction models; this is {task!r}. Leave it out."
         )
-    family, plan = (
-        opened.family.with_head(task, TASKS[task].token_head(asked.use_bias)),
-        opened.plan,
-    )
-    return replace(
-        opened,
-        description=replace(opened.description, token_vectors=asked),
-        family=family,
-        plan=family.plan(plan.format, opened.config, plan.root, plan.head_root),
-    )
+    opened = _with_table(opened, task, TASKS[task].token_head(asked.use_bias))
+    return replace(opened, description=replace(opened.description, token_vectors=asked))
 
 
 def _pooling(opened: Opened, task: str, truncate_dim: int | None) -> Pooling:
@@ -389,7 +389,7 @@ def _pooling(opened: Opened, task: str, truncate_dim: int | None) -> Pooling:
     pooling = opened.description.pooling
     if truncate_dim is not None:
         return replace(pooling, truncate_dim=truncate_dim)
-    if gives_vectors or opened.description.reads_vectors:
+    if gives_vectors or opened.description.reads_vectors or opened.description.autoencoder:
         return pooling
     return replace(pooling, dense=(), truncate_dim=None)
 

@@ -19,6 +19,7 @@ from bert_zoo.fields import check
 from bert_zoo.json_files import JsonObject
 from bert_zoo.loading.adapters import save_adapter
 from bert_zoo.models.base import ZooModel, check_is_float
+from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.labels import DEFAULT_THRESHOLD
 from bert_zoo.registry import HUB_LICENCES, registry
 from bert_zoo.tasks.streams import StatefulModel
@@ -26,7 +27,7 @@ from bert_zoo.training.freezing import without_lora
 from bert_zoo.weights.bind import ENCODER_PREFIX, bindings_beside, to_stored, variables_of
 from bert_zoo.weights.files import remove_leftovers, write_json
 from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace, KerasHub, Model2Vec
-from bert_zoo.weights.formats.hf_directories import joined_routes, write_router, write_settings
+from bert_zoo.weights.formats.hf_directories import Module, modules_of, write_router, write_settings
 
 # -------------------------------------------------------------------------------------------------
 # Writes the README.md of `save(format="hf")`: a model card that Hugging Face's hub can read.
@@ -70,9 +71,15 @@ Vectors of tokens: a dense layer to {{ said.token_vectors.size }} numbers\
 {% endif %}
 {% if said.sparse_pooling %}
 
+{% set units = said.sparse_pooling.autoencoder %}
+{% if units %}
+Sparse vectors of {{ units.hidden_dim }} units, the {{ units.k }} largest of an autoencoder of the sentence vector\
+{% else %}
 Sparse vectors over the vocabulary: {{ "log(1 + log(1 + x))" if said.sparse_pooling.activation == "log1p_relu" else "log(1 + x)" }} \
 of positive logits, {{ said.sparse_pooling.strategy }} over tokens{{ "; queries are weights of their tokens from a table" \
-if said.sparse_pooling.static_queries }}. Compare them by dot product.
+if said.sparse_pooling.static_queries }}\
+{% endif %}
+. Compare them by dot product.
 {% endif %}
 {% if said.prompts.texts and makes_vectors %}
 
@@ -244,9 +251,12 @@ def _save_routes(model: ZooModel, queries: ZooModel, directory: Path, format: st
             f"The format {format!r} has no models with an encoder of their own for queries. Save model.encoder and "
             "model.query_encoder."
         )
-    for role, encoder in ((DOCUMENT, model.encoder), (QUERY, queries)):
+    routes = {}
+    for role, encoder in ((QUERY, queries), (DOCUMENT, model.encoder)):
         save(encoder, directory / role, format=format)
-    write_router(directory, joined_routes(directory), model.default_role)
+        modules = modules_of(directory / role)
+        routes[role] = [Module(kind, f"{role}/{name}".rstrip("/")) for kind, name in modules]
+    write_router(directory, routes, model.default_role)
     write_settings(directory, model.encoder.prompts, model.encoder.pooling)
 
 
@@ -348,7 +358,8 @@ def _check_head(model: ZooModel) -> None:
 def _write(directory: Path, contents: Contents, task: str, variables: Mapping[str, Any]) -> None:
     """Writes one encoder; `task` is the whole model's, on which the encoder's names may depend."""
     family, fmt, config, description, _ = contents
-    plan = family.plan(fmt, config, fmt.root_in(task))
+    is_bare = description.adds_to_encoder
+    plan = family.plan(fmt, config, fmt.root_in(Encoder.task if is_bare else task))
     values = fmt.encode(config, description)  # raises if the format cannot express them
     directory.mkdir(parents=True, exist_ok=True)
     remove_leftovers(directory)
@@ -362,7 +373,7 @@ def _write(directory: Path, contents: Contents, task: str, variables: Mapping[st
     pooled = _tensors_beside(fmt, description, variables)
     if not fmt.has_dense_folders:
         tensors |= pooled
-    elif description.token_vectors is not None:
+    elif is_bare:
         keys = [key for binding in plan.heads[task] for key in binding.keys]
         pooled |= {key: tensors.pop(key) for key in keys}
     fmt.write_weights(directory, tensors)

@@ -1,4 +1,4 @@
-"""Sparse embedding: a weight for each token of the vocabulary per text, from a head for masked tokens (SPLADE)."""
+"""Sparse embedding: a weight for each token of the vocabulary per text (SPLADE), or for each unit of an autoencoder."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from keras import ops
 from bert_zoo.config import DOCUMENT, QUERY, SparsePooling
 from bert_zoo.fields import check
 from bert_zoo.layers.sparse import (
+    SparseAutoencoder,
     TokenWeights,
     WeightOfEachToken,
     largest_by_id,
@@ -31,10 +32,10 @@ from bert_zoo.runtime.sparse import SparseTerms, explained, sparse_vectors_of
 from bert_zoo.tasks.embedding_losses import Comparison
 from bert_zoo.tasks.objectives.objective import ObjectiveModel
 from bert_zoo.tasks.objectives.table import PREDICTIONS
-from bert_zoo.tasks.sparse_losses import Splade
+from bert_zoo.tasks.sparse_losses import CSRLoss, SparseLoss, Splade
 from bert_zoo.tasks.vectors import VectorModel
 from bert_zoo.text.batches import strings
-from bert_zoo.weights.table import QUERY_WEIGHTS, WEIGHT_HEAD
+from bert_zoo.weights.table import AUTOENCODER, AUTOENCODER_HEAD, QUERY_WEIGHTS, WEIGHT_HEAD
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -54,12 +55,16 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
     Returns vectors float32 [batch, vocabulary], never negative. Called with a tuple of input dicts, one for each
     column of texts, it returns [batch, columns, vocabulary], which the losses read.
 
+    With an autoencoder (CSR), vectors are [batch, units], made of sentence vectors. A tuple of input dicts gives these
+    sentence vectors, [batch, columns, size], since `CSRLoss` compares them with what the autoencoder makes of them.
+
     Args:
         encoder: as in `TaskModel`.
         sparse_pooling: how the logits of a text's tokens become its vector; a `SparsePooling`, or a dict of its fields.
 
     Attributes:
         query_weights: the layer with the weights of queries' tokens, if `sparse_pooling.static_queries`; else None.
+        autoencoder: the `bert_zoo.layers.sparse.SparseAutoencoder`, if `sparse_pooling.autoencoder`; else None.
 
     Source: Formal et al. 2021 (arXiv:2109.10086); without an encoder for queries: Geng et al. 2024 (arXiv:2411.04403).
     """
@@ -102,15 +107,27 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
 
     @property
     def family(self):
-        family, of_tokens = super().family, self.sparse_pooling.of_tokens
-        return family.with_head(self.task, WEIGHT_HEAD) if of_tokens else family
+        family, made = super().family, self.sparse_pooling
+        if made.autoencoder is not None:
+            return family.with_head(self.task, AUTOENCODER_HEAD)
+        return family.with_head(self.task, WEIGHT_HEAD) if made.of_tokens else family
 
     @property
     def objectives(self):
-        return {} if self.sparse_pooling.of_tokens else {HEAD: PREDICTIONS[HEAD]}
+        made = self.sparse_pooling
+        return {} if made.of_tokens or made.autoencoder else {HEAD: PREDICTIONS[HEAD]}
+
+    @property
+    def reads_first_only(self) -> bool:
+        return self.autoencoder is not None and self.encoder.pooling.reads_first_only
 
     def add_head(self, config):
         super().add_head(config)
+        self.autoencoder = None
+        if self.sparse_pooling.autoencoder is not None:
+            settings = self.sparse_pooling.autoencoder.of_vectors(self.encoder.vector_size)
+            self.sparse_pooling = replace(self.sparse_pooling, autoencoder=settings)
+            self.autoencoder = SparseAutoencoder(settings, name=AUTOENCODER)
         self.token_weights = None
         if self.sparse_pooling.of_tokens:
             self.token_weights = WeightOfEachToken(
@@ -125,6 +142,8 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
 
     def build(self, input_shape):
         super().build(input_shape)
+        if self.autoencoder is not None:
+            self.autoencoder.build((None, self.encoder.vector_size))
         if self.query_weights is not None:
             self.query_weights.build()
         if self.token_weights is not None:
@@ -137,7 +156,15 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
     def read_column(self, role: str, rows, training=None):
         if role == QUERY and self.query_weights is not None:
             return self.query_weights(rows["token_ids"], real_tokens(rows))
+        if self.autoencoder is not None:
+            positions = self.positions_of(rows)
+            encoded = self.encoder.unmasked(rows, positions=positions, training=training)
+            return self.encoder.sentence_vectors(encoded["sequence_output"], rows)
         return super().read_column(role, rows, training)
+
+    def sparse(self, columns):
+        """The sparse vectors of columns as a call returns them."""
+        return columns if self.autoencoder is None else self.autoencoder(columns)
 
     def reader_of_role(self, role: str, preprocessor):
         if role == DOCUMENT or self.query_weights is None:
@@ -147,6 +174,9 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
         return preprocessor.with_options(layout=layout)
 
     def head_outputs(self, encoded, inputs, training=None):
+        if self.autoencoder is not None:
+            states = encoded["sequence_output"]
+            return self.autoencoder(self.encoder.sentence_vectors(states, inputs))
         if self.token_weights is not None:
             ids = tokens_of(inputs)
             weights = self.token_weights(encoded["sequence_output"], ids, real_tokens(inputs))
@@ -167,22 +197,25 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
         loss = super().loss_for(columns, labels)
         if columns == 1:
             return loss
+        if self.autoencoder is not None:
+            log.info("The autoencoder learns by CSRLoss(loss).")
+            return CSRLoss(loss)
         log.info("The vectors are made sparse by Splade(loss, %g, %g).", *DEFAULT_WEIGHTS)
         return Splade(loss, *DEFAULT_WEIGHTS)
 
     @property
     def loss_in_use(self):
         loss = super().loss_in_use
-        return loss.loss if isinstance(loss, Splade) else loss
+        return loss.loss if isinstance(loss, SparseLoss) else loss
 
     @property
-    def splade(self) -> Splade | None:
-        """The loss that makes vectors sparse, if there is one."""
+    def sparse_loss(self) -> SparseLoss | None:
+        """The loss around the one in use, if there is one."""
         loss = super().loss_in_use
-        return loss if isinstance(loss, Splade) else None
+        return loss if isinstance(loss, SparseLoss) else None
 
     def fit(self, x=None, y=None, *args, **kwargs):
-        """As for sentence vectors, with losses of dot products; default losses stand in `Splade`.
+        """As for sentence vectors, with losses of dot products; default losses stand in `Splade`, or `CSRLoss`.
 
         Besides the loss it reports how many weights the vectors of queries and documents have, `query_dims` and
         `document_dims`.
@@ -191,13 +224,13 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
             on_train_begin=lambda logs: self._begin_schedule(begin.params)
         )
         kwargs["callbacks"] = with_callback(kwargs.get("callbacks"), begin)
-        if self.compiled and getattr(self.splade, "warmup_steps", None) is None:
+        if self.compiled and getattr(self.sparse_loss, "warmup_steps", 0) is None:
             self.train_function = None  # which holds the length of the last training
         return super().fit(x, y, *args, **kwargs)
 
     def _begin_schedule(self, training: Mapping[str, Any]) -> None:
-        splade = self.splade
-        if splade is None or splade.warmup_steps is not None:
+        splade = self.sparse_loss
+        if not isinstance(splade, Splade) or splade.warmup_steps is not None:
             return
         if not training.get("steps"):
             raise ValueError(
@@ -207,10 +240,14 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
         splade.default_warmup = max(training["steps"] * training["epochs"] // 3, 1)
 
     def read_by_loss(self, vectors):
-        if self.splade is None:
-            return super().read_by_loss(vectors)
-        self.splade.comparison = Comparison(self.ranked_by, self.has_static_shapes)
-        return vectors
+        loss = self.sparse_loss
+        if loss is not None:
+            loss.comparison = Comparison(self.ranked_by, self.has_static_shapes)
+        if isinstance(loss, CSRLoss):
+            loss.autoencoder = self.autoencoder
+        elif len(vectors.shape) > 2:
+            vectors = self.sparse(vectors)
+        return super().read_by_loss(vectors) if loss is None else vectors
 
     def train_step(self, *arguments):
         if keras.backend.backend() == "jax":
@@ -219,14 +256,15 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
         return super().train_step(*arguments)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        if self.splade is not None:
+        if self.sparse_loss is not None:
             on_jax = keras.backend.backend() == "jax"
             step = self._step if on_jax else self.optimizer.iterations
-            self.splade.step = step if training else None
+            self.sparse_loss.step = step if training else None
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        active = ops.sum(ops.cast(ops.greater(y_pred, 0), "float32"), axis=-1)
+        vectors = self.sparse(y_pred) if len(y_pred.shape) > 2 else y_pred
+        active = ops.sum(ops.cast(ops.greater(vectors, 0), "float32"), axis=-1)
         if len(active.shape) > 1:
             self.query_dims.update_state(active[:, 0])
             active = active[:, 1:]
@@ -253,7 +291,8 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
                 is then "document".
 
         Returns:
-            `scipy.sparse.csr_array`, float32 [texts, vocabulary], with sorted indices and without stored zeros.
+            `scipy.sparse.csr_array`, float32 [texts, vocabulary] or [texts, units], with sorted indices and without
+            stored zeros.
 
         Raises:
             ValueError: there are a prompt and a role, or one that does not exist.
@@ -290,7 +329,7 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
 
         Returns:
             A list of `SparseTerm(token, weight, of_each)`, largest weight first, that prints as a table. Tokens are
-            written as in the vocabulary ("##ing").
+            written as in the vocabulary ("##ing"), and units of an autoencoder by their numbers ("#17").
 
         Raises:
             TypeError: a text is not a string.
@@ -302,7 +341,16 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
                 )
         asked = [(text, None)] if second is None else [(text, QUERY), (second, DOCUMENT)]
         rows = [self.embed([each], role=role) for each, role in asked]
-        return explained(rows, self.preprocessor.tokenizer.id_to_token, top_k)
+        names = self._names(self.preprocessor, rows[0].shape[1])
+        return explained(rows, names.__getitem__, top_k)
+
+    def _names(self, preprocessor, size: int) -> list[str]:
+        """What the numbers of a vector belong to: tokens, or units by their numbers."""
+        if self.autoencoder is not None:
+            return [f"#{unit}" for unit in range(size)]
+        vocabulary = [*preprocessor.tokenizer.vocabulary]
+        # The token table may be larger than the vocabulary.
+        return vocabulary + [""] * (size - len(vocabulary))
 
     def scores_of_pairs(self, queries, documents):
         return np.asarray(queries.multiply(documents).sum(axis=1))
@@ -324,19 +372,19 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
 
     def _entries(self, outputs, preprocessor):
         """The entries of vectors and not the zeros: `indices` and `values` [batch, active], largest value first, and
-        `tokens`; the value 0 and the token "" fill the rows of texts with fewer entries than others."""
+        `tokens` (or names of units); the value 0 and the token "" fill the rows of texts with fewer entries than others."""
         import tensorflow as tf
 
         vectors = outputs["embedding"]
         active = tf.reduce_max(tf.math.count_nonzero(vectors, axis=1, dtype=tf.int32))
         most = self.sparse_pooling.max_active_dims or vectors.shape[1]
         values, indices = tf.math.top_k(vectors, tf.clip_by_value(active, 1, most))
-        vocabulary = [*preprocessor.tokenizer.vocabulary]
-        # The token table may be larger than the vocabulary.
-        vocabulary += [""] * (vectors.shape[1] - len(vocabulary))
-        tokens = tf.where(values > 0, tf.gather(tf.constant(vocabulary), indices), "")
+        names = tf.constant(self._names(preprocessor, vectors.shape[1]))
+        tokens = tf.where(values > 0, tf.gather(names, indices), "")
         return {"indices": indices, "values": values, "tokens": tokens}
 
 
 def _of_role(model, inputs, *, of_role: str):
-    return model.read_column(of_role, inputs)
+    if model.reads_roles:
+        return model.read_column(of_role, inputs)
+    return model(inputs, training=False)

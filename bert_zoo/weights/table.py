@@ -305,6 +305,27 @@ def token_head(use_bias: bool = False) -> Head:
 
 # A weight of each token, and both of these heads.
 WEIGHT_HEAD = Head((Row(DENSE, "token_weights", hf="sparse_linear"),))
+# The autoencoder of sentence-transformers, which writes the tied kernel once, under either name.
+_AUTOENCODER: Kind = {
+    ours: dict.fromkeys(
+        ("pytorch", "tensorflow"), Stored(f".{theirs}", transposed=ours == "kernel")
+    )
+    for ours, theirs in {
+        "kernel": "decoder.linear.weight",
+        "pre_bias": "pre_bias",
+        "latent_bias": "latent_bias",
+        "unused": "stats_last_nonzero",
+    }.items()
+}
+AUTOENCODER = "autoencoder"
+AUTOENCODER_HEAD = Head(
+    (Row(_AUTOENCODER, AUTOENCODER, hf=AUTOENCODER),),
+    copies={
+        "hf": lambda config: (
+            Copy(f"{AUTOENCODER}.encoder.weight", f"{AUTOENCODER}.decoder.linear.weight"),
+        )
+    },
+)
 
 
 def hybrid_head(use_bias: bool = True) -> Head:

@@ -32,10 +32,10 @@ from bert_zoo.weights.formats.hf_directories import (
     TABLE_FOLDER,
     Module,
     check_is_mean,
+    dense_modules,
     is_table,
     module_rows,
     modules_of,
-    modules_with,
     pooling_of,
     prompts_of,
     write_modules,
@@ -139,7 +139,8 @@ class SentenceTransformers(HuggingFace):
     def encode(self, config: Config, description: Description) -> list[dict[str, Any]]:
         """The content of modules.json; ValueError if sentence vectors are no mean of all tokens."""
         check_is_mean(description.pooling)
-        return module_rows(self._modules(config, description))
+        modules = dense_modules(description.pooling, config.hidden_size, table=Module(TABLE))
+        return module_rows(modules)
 
     def write_vocabulary(
         self, directory: Path, preprocessor: Any, text: Any, description: Description
@@ -161,11 +162,10 @@ class SentenceTransformers(HuggingFace):
         description: Description,
         tensors: Mapping[str, Any],
     ) -> None:
-        write_modules(directory, self._modules(config, description, tensors))
-        write_settings(directory, description.prompts, description.pooling)
-
-    def _modules(self, config: Config, description: Description, *tensors: Mapping[str, Any]):
-        return modules_with([Module(TABLE)], description.pooling, config.hidden_size, *tensors)
+        pooling = description.pooling
+        modules = dense_modules(pooling, config.hidden_size, tensors, Module(TABLE))
+        write_modules(directory, modules)
+        write_settings(directory, description.prompts, pooling)
 
 
 def one_row_a_token(tensors: Mapping[str, Any]) -> np.ndarray:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from bert_zoo.config import (
     ROLES,
+    Autoencoder,
     Config,
     ConfigError,
     HeadSpec,
@@ -21,7 +22,7 @@ from bert_zoo.config import (
 from bert_zoo.error_text import listing, shown
 from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.weights.formats.format import Description, Format
-from bert_zoo.weights.table import Row, Stored
+from bert_zoo.weights.table import AUTOENCODER, Row, Stored
 
 VERSION = 1
 KEYS = {"format_version", "family", "task", "config", "labels", "pooling", "text"}
@@ -90,7 +91,7 @@ class BertZoo(Format):
             score_activation=values.take("score_activation", str),
             text=None if text is None else text.record(TextSpec),
             pooling=Pooling() if pooling is None else _pooling(pooling),
-            sparse_pooling=None if sparse is None else sparse.record(SparsePooling),
+            sparse_pooling=None if sparse is None else _sparse_pooling(sparse),
             prompts=values.section("prompts").record(Prompts, ()),
             token_vectors=None if token_vectors is None else _token_vectors(token_vectors),
             long_texts=values.take("long_texts", dict),
@@ -106,7 +107,7 @@ class BertZoo(Format):
         read = None if head is None or head.features is None else str(head.features)
         sparse = description.sparse_pooling
         optional: dict[str, Any] = {
-            "sparse_pooling": None if sparse is None else asdict(sparse),
+            "sparse_pooling": None if sparse is None else _fields_of(sparse),
             "thresholds": description.thresholds,
             "score_activation": description.score_activation,
             "long_texts": description.long_texts,
@@ -131,6 +132,16 @@ class BertZoo(Format):
             "text": None if text is None else asdict(text),
             **{key: value for key, value in optional.items() if value},
         }
+
+
+def _sparse_pooling(values: JsonObject) -> SparsePooling:
+    made = {key: values.section(key).record(Autoencoder) for key in {AUTOENCODER} & {*values}}
+    return JsonObject({**values, **made}, values.where).record(SparsePooling, ())
+
+
+def _fields_of(pooling: SparsePooling) -> dict[str, Any]:
+    """Without an autoencoder where there is none, as earlier versions know none."""
+    return {k: v for k, v in asdict(pooling).items() if k != AUTOENCODER or v is not None}
 
 
 def _token_vectors(values: JsonObject) -> TokenVectors:

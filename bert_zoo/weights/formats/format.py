@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from bert_zoo.config import (
+    Autoencoder,
     Config,
     ConfigError,
     HeadSpec,
@@ -56,6 +57,15 @@ class Description:
     unsaid: frozenset[str] = frozenset()  # fields of the configuration that its file leaves out
     lacks_pooler: bool = False  # whether it has none, and Hugging Face's class would make one
     dtype: str | None = None  # of its weights
+
+    @property
+    def autoencoder(self) -> Autoencoder | None:
+        return None if self.sparse_pooling is None else self.sparse_pooling.autoencoder
+
+    @property
+    def adds_to_encoder(self) -> bool:
+        """Whether its head stands in files of its own beside a bare encoder in Hugging Face directories."""
+        return self.token_vectors is not None or self.autoencoder is not None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,8 @@ from bert_zoo.weights.formats.hf_directories import (
     CROSS_ENCODER,
     OLD_CROSS_ENCODER,
     SCORE_ACTIVATIONS,
+    dense_modules,
     modules_of,
-    pooling_modules,
     pooling_of,
     prompts_of,
     score_activation_of,
@@ -171,8 +171,8 @@ class HuggingFace(Format):
     def description(self, values: JsonObject, directory: Path) -> Description:
         labels, late = _labels(values), token_vectors_of(values, directory)
         sparse, folder = sparse_pooling_of(directory), model_folder(directory)
-        makes_vectors, prompts = late is not None or sparse is not None, prompts_of(directory)
-        pooling = Pooling() if makes_vectors else pooling_of(directory)
+        prompts, pools = prompts_of(directory), sparse is None or sparse.autoencoder is not None
+        pooling = pooling_of(directory) if pools and late is None else Pooling()
         if hybrid := hybrid_of(directory):
             tokens, sparse = hybrid
             late = tokens, prompts
@@ -240,7 +240,7 @@ class HuggingFace(Format):
         encoder = getattr(model, "encoder", model)
         config = encoder.config
         makes_tokens, sparse = description.token_vectors is not None, description.sparse_pooling
-        is_bare = makes_tokens or model.task not in family.heads
+        is_bare = description.adds_to_encoder or model.task not in family.heads
         if sparse is not None and sparse.of_tokens and not makes_tokens:
             raise ValueError(
                 "No program has files for these sparse vectors alone. Load the model for the task that makes all of its "
@@ -262,12 +262,12 @@ class HuggingFace(Format):
             )
         say_what_differs(self.supports, config, self.classes["encoder"])
         say_what_differs(self.supports_in_head.get(model.task, {}), config, hf_class)
-        pools = is_bare and makes_tokens == (sparse is not None) and not encoder.always_gives_state
+        pools = is_bare and (sparse is not None or not makes_tokens)
         has_pooler = any(getattr(r, "ours", "").startswith("pooler/") for r in family.encoder_rows)
         return replace(
             description,
             classes=(hf_class,),
-            pooling=encoder.pooling if pools else None,
+            pooling=encoder.pooling if pools and not encoder.always_gives_state else None,
             token_ids=_token_ids(preprocessor, description, config),
             generates=model.generates,
             lacks_pooler=is_bare and has_pooler and not config.pooler,
@@ -302,8 +302,8 @@ class HuggingFace(Format):
             generation = {k: v for k, v in generation.items() if k != TASK_PARAMS}
             write_json(directory / GENERATION_FILE, ids | generation)
         pooling, width = description.pooling, config.hidden_size
-        if pooling is not None:
-            write_modules(directory, pooling_modules(pooling, width, tensors))
+        if pooling is not None and description.autoencoder is None:
+            write_modules(directory, dense_modules(pooling, width, tensors))
             write_transformer(directory, description.text, description.lacks_pooler)
             write_settings(directory, description.prompts, pooling)
         sparse, token_vectors = description.sparse_pooling, description.token_vectors
@@ -312,7 +312,7 @@ class HuggingFace(Format):
         elif token_vectors is not None:
             write_token_vectors(directory, description, width, tensors)
         elif sparse is not None:
-            write_sparse(directory, description, config.vocab_size, tensors)
+            write_sparse(directory, description, config, tensors)
 
 
 def generation_of(values: JsonObject, directory: Path) -> tuple[JsonObject, ...]:

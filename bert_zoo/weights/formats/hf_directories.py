@@ -4,7 +4,6 @@ import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bert_zoo.config import (
@@ -59,6 +58,8 @@ OTHER_MODULES = {
 # A table of token vectors and their mean, in the place of a transformer and its pooling. Before version 6 it had a folder.
 TABLE, TABLE_FOLDER = "StaticEmbedding", "0_StaticEmbedding"
 LAYER_NORM = "LayerNorm"
+# What makes sparse vectors of sentence vectors.
+AUTOENCODER = "SparseAutoEncoder"
 MODULES = ("Transformer", "Pooling", TABLE, "Dense", LAYER_NORM, "MultiVectorMask", "Normalize")
 # The classes of torch that a Dense may name -> our words.
 DENSE_ACTIVATIONS = {
@@ -110,8 +111,8 @@ SENTENCE_KEYS = (
 ROUTER, ROUTER_FILE = "Router", "router_config.json"
 # Modules of dense vectors have had names in `sentence_transformers.models` in all versions. Version 6 has other places.
 PLACES = {
-    **dict.fromkeys(("Pooling", LAYER_NORM), "sentence_transformer"),
-    **dict.fromkeys(("SpladePooling", "SparseStaticEmbedding"), "sparse_encoder"),
+    **dict.fromkeys(("Pooling", TABLE, LAYER_NORM), "sentence_transformer"),
+    **dict.fromkeys(("SpladePooling", "SparseStaticEmbedding", AUTOENCODER), "sparse_encoder"),
     "MultiVectorMask": "multi_vector_encoder",
 }
 # The classifier of a SetFit model.
@@ -198,6 +199,8 @@ def pooling_of(directory: Path) -> Pooling:
         ConfigError: a module or a setting that bert_zoo does not have, or modules in another order.
     """
     modules = modules_of(directory)
+    is_sparse = [kind for kind, _ in modules[-1:]] == [AUTOENCODER]
+    modules = modules[: len(modules) - is_sparse]
     kinds = [kind for kind, _ in modules]
     pooling = next((folder for kind, folder in modules if kind == "Pooling"), POOLING_DIRECTORY)
     # A cross-encoder has a transformer alone.
@@ -239,7 +242,7 @@ def pooling_of(directory: Path) -> Pooling:
             tuple(_dense_of(directory / folder) for folder in dense_folders(directory)),
             values.take("include_prompt", bool, True),
             layer_norm=layer_norm,
-            **settings_of(directory),
+            **({} if is_sparse else settings_of(directory)),
         )
     except ValueError as error:
         raise ConfigError(f"{directory}: {error}") from error
@@ -442,28 +445,17 @@ def encoders_of_roles(directory: Path) -> Routes | None:
     return Routes(document, query, default or next(iter(routes)))
 
 
-def joined_routes(directory: Path) -> dict[str, dict[str, str]]:
-    """For each role, the folders and classes of the modules in the directory that has its name."""
-    return {
-        role: {
-            f"{role}/{row['path']}".rstrip("/"): row["type"]
-            for row in read_list(directory / role / MODULES_FILE)
-        }
-        for role in ROLES
-    }
-
-
-def write_router(directory: Path, routes: Mapping[str, Mapping[str, str]], default: str) -> None:
-    """Has sentence-transformers choose between routes: for each role, the folders of its modules and their classes."""
-    types = {name: kind for route in routes.values() for name, kind in route.items()}
-    structure = {role: [*route] for role, route in routes.items()}
+def write_router(directory: Path, routes: Mapping[str, "Sequence[Module]"], default: str) -> None:
+    """Has sentence-transformers choose between the modules of a `default` role and those of the other one."""
+    types = {module.folder: module.new_class for route in routes.values() for module in route}
+    structure = {role: [module.folder for module in route] for role, route in routes.items()}
     parameters = {"default_route": default, "allow_empty_key": True, "route_mappings": {}}
     values = {"types": types, "structure": structure, "parameters": parameters}
     write_json(directory / ROUTER_FILE, values)
     write_json(directory / MODULES_FILE, module_rows([Module(ROUTER)], is_new=True))
 
 
-def config_of(folder: Path, known: Collection[str]) -> JsonObject:
+def config_of(folder: Path, known: Collection[str] | None) -> JsonObject:
     """What a module that has settings says."""
     path = folder / MODULE_FILE
     if not path.is_file():
@@ -555,67 +547,60 @@ def write_modules(directory: Path, modules: Sequence[Module], is_new: bool = Fal
             write_safetensors(folder / "model.safetensors", weights, {"format": "pt"})
 
 
-def pooling_modules(
-    pooling: Pooling, hidden_size: int, tensors: Mapping[str, Any] = MappingProxyType({})
+def dense_modules(
+    pooling: Pooling,
+    hidden_size: int,
+    tensors: Mapping[str, Any] | None = None,
+    table: Module | None = None,
 ) -> list[Module]:
-    """The modules by which sentence-transformers makes sentence vectors with an encoder.
+    """The modules by which sentence-transformers makes sentence vectors.
 
     Args:
-        pooling: how it makes them.
-        hidden_size: width of the encoder.
+        pooling: how vectors are made.
+        hidden_size: width of the encoder or the table.
         tensors: of the dense layers, by each layer's number and torch's names.
+        table: of token vectors, in place of an encoder.
     """
-    modes = pooling.modes
-    values: dict[str, Any] = {"word_embedding_dimension": hidden_size}
-    values |= {f"{MODE_PREFIX}{key}": mode in modes for key, mode in POOLING_MODES.items()}
-    if tuple(mode for mode in POOLING_MODES.values() if mode in modes) != modes:
-        values["pooling_mode"] = list(modes)
-    if not pooling.include_prompt:
-        values["include_prompt"] = False
-    first = [Module("Transformer"), Module("Pooling", POOLING_DIRECTORY, values)]
-    return modules_with(first, pooling, hidden_size * len(modes), tensors)
-
-
-def modules_with(
-    first: Sequence[Module],
-    pooling: Pooling,
-    width: int,
-    tensors: Mapping[str, Any] = MappingProxyType({}),
-) -> list[Module]:
-    """Modules whose vectors are `width` wide, and those that a pooling puts after them; `tensors` as for
-    `pooling_modules`."""
     import numpy as np
 
-    classes = {ours: theirs for theirs, ours in DENSE_ACTIVATIONS.items()}
-    modules = [*first]
+    modes, modules = pooling.modes, [table or Module("Transformer")]
 
     def add(kind: str, *content: Mapping[str, Any]) -> None:
         modules.append(Module(kind, f"{len(modules)}_{kind}", *content))
 
+    if table is None:
+        values: dict[str, Any] = {"word_embedding_dimension": hidden_size}
+        values |= {f"{MODE_PREFIX}{key}": mode in modes for key, mode in POOLING_MODES.items()}
+        if tuple(mode for mode in POOLING_MODES.values() if mode in modes) != modes:
+            values["pooling_mode"] = list(modes)
+        if not pooling.include_prompt:
+            values["include_prompt"] = False
+        add("Pooling", values)
+    width, classes = hidden_size * len(modes), {o: t for t, o in DENSE_ACTIVATIONS.items()}
     for number, layer in enumerate(pooling.dense):
         about = {"in_features": width, "out_features": layer.units, "bias": layer.use_bias}
         about["activation_function"] = classes[layer.activation]
-        own = {k: t for k, t in tensors.items() if k.startswith(f"{number}/")}
-        add("Dense", about, {k.partition("/")[2]: tensor for k, tensor in own.items()})
+        add("Dense", about, below(f"{number}/", tensors or {}))
         width = layer.units
     if pooling.layer_norm:
-        scales = {"norm.weight": np.ones(width, np.float32)}
-        add(LAYER_NORM, {"dimension": width}, scales | {"norm.bias": np.zeros(width, np.float32)})
+        ones, zeros = np.ones(width, np.float32), np.zeros(width, np.float32)
+        add(LAYER_NORM, {"dimension": width}, {"norm.weight": ones, "norm.bias": zeros})
     if pooling.normalize:
         add("Normalize")
     return modules
 
 
+def below(root: str, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """The tensors whose names begin with a root, without it."""
+    return {k.removeprefix(root): t for k, t in tensors.items() if k.startswith(root)}
+
+
 def write_transformer(
     directory: Path, text: TextSpec | None, lacks_pooler: bool, **settings: Any
 ) -> None:
-    """Writes what the transformer before other modules is made with.
+    """Writes how long the texts of the transformer before other modules are, and further settings; None is left out.
 
-    Args:
-        directory: of the model.
-        text: how long its texts are; None for no word of it.
-        lacks_pooler: has it made without the layer over the first token, whose weights the directory does not hold.
-        **settings: further ones; None is left out.
+    If it `lacks_pooler`, the directory lacks weights of the layer over the first token, so that none must be made.
     """
     settings = said(settings)
     if text is not None:

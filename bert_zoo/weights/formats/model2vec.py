@@ -13,7 +13,7 @@ from bert_zoo.weights.formats.hf_directories import (
     TABLE,
     Module,
     check_is_mean,
-    modules_with,
+    dense_modules,
     write_modules,
 )
 
@@ -106,4 +106,5 @@ class Model2Vec(Format):
         tensors: Mapping[str, Any],
     ) -> None:
         table = Module(TABLE, ".")
-        write_modules(directory, modules_with([table], description.pooling, config.hidden_size))
+        modules = dense_modules(description.pooling, config.hidden_size, table=table)
+        write_modules(directory, modules)

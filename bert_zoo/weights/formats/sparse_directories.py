@@ -2,24 +2,28 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_zoo.config import DOCUMENT, QUERY, ConfigError, SparsePooling
+from bert_zoo.config import DOCUMENT, QUERY, Autoencoder, Config, ConfigError, SparsePooling
 from bert_zoo.error_text import listing, shown
 from bert_zoo.json_files import read_object
 from bert_zoo.weights.formats.format import Description
 from bert_zoo.weights.formats.hf_directories import (
+    AUTOENCODER,
     MODULES_FILE,
     ROUTER,
     SETTINGS_FILE,
     SETTINGS_KEYS,
     SIMILARITY,
     Module,
+    below,
     check_outputs,
     config_of,
+    dense_modules,
     modules_of,
     read_known,
     routes_of,
@@ -30,6 +34,7 @@ from bert_zoo.weights.formats.hf_directories import (
     write_transformer,
 )
 from bert_zoo.weights.sources import open_weights
+from bert_zoo.weights.table import AUTOENCODER as AUTOENCODER_LAYER
 from bert_zoo.weights.table import QUERY_WEIGHTS
 from bert_zoo.weights.tensor_source import TensorSource
 
@@ -42,6 +47,7 @@ IDF_FILE = "idf.json"
 POOLING_KEYS = (
     *("pooling_strategy", "activation_function", "embedding_dimension", "word_embedding_dimension"),
 )
+INPUT_SIZE = "input_dim"  # of an autoencoder, whose other keys are our fields
 MOST_DIMENSIONS = "max_active_dims"
 # What the transformer before the pooling gives it.
 LOGITS = {"transformer_task": "fill-mask", "method_output_name": "logits"}
@@ -55,6 +61,7 @@ class SparseModules(NamedTuple):
     transformer: str
     pooling: str
     queries: str | None = None  # of the weights of queries' tokens, which are then not encoded
+    makes_units: bool = False  # whether the pooling is an autoencoder of sentence vectors
 
 
 def sparse_modules_of(directory: Path) -> SparseModules | None:
@@ -65,6 +72,8 @@ def sparse_modules_of(directory: Path) -> SparseModules | None:
     """
     modules = modules_of(directory)
     kinds = [kind for kind, _ in modules]
+    if kinds[-1:] == [AUTOENCODER] and "Pooling" in kinds:
+        return SparseModules(modules[0][1], modules[-1][1], makes_units=True)
     routes = {DOCUMENT: modules}
     if kinds == [ROUTER]:
         routes = routes_of(directory / modules[0][1])
@@ -104,19 +113,30 @@ def sparse_pooling_of(directory: Path) -> SparsePooling | None:
     if modules is None:
         has_weights = (directory / IDF_FILE).is_file() and not modules_of(directory)
         return SparsePooling(static_queries=True) if has_weights else None
-    check_outputs(sentence_settings(directory / modules.transformer), LOGITS, f"{POOLING} reads")
-    values = config_of(directory / modules.pooling, POOLING_KEYS)
     settings = read_known(directory / SETTINGS_FILE, (*SETTINGS_KEYS, MOST_DIMENSIONS))
     if (similarity := settings.take(SIMILARITY, str) or "dot") != "dot":
         log.warning(
             "%s compares vectors by %s, but bert_zoo compares sparse vectors by their dot product.",
             *(settings.where, similarity),
         )
+    most = settings.take(MOST_DIMENSIONS, int)
+    if modules.makes_units:
+        values = config_of(directory / modules.pooling, None)
+        values.pop(INPUT_SIZE, None)  # which its weights say, too
+        made = values.record(Autoencoder)
+        if most is not None and most > made.k:
+            raise ConfigError(
+                f"{settings.where} has {MOST_DIMENSIONS} {most}, but the {AUTOENCODER} keeps {made.k} units. Raise its k."
+            )
+        # sentence-transformers writes k there, too.
+        return SparsePooling(max_active_dims=None if most == made.k else most, autoencoder=made)
+    check_outputs(sentence_settings(directory / modules.transformer), LOGITS, f"{POOLING} reads")
+    values = config_of(directory / modules.pooling, POOLING_KEYS)
     try:
         return SparsePooling(
             values.take("pooling_strategy", str, "max"),
             values.take("activation_function", str, "relu"),
-            settings.take(MOST_DIMENSIONS, int),
+            most,
             static_queries=modules.queries is not None,
         )
     except ValueError as error:
@@ -148,41 +168,44 @@ class _Arrays(TensorSource):
 
 
 def write_sparse(
-    directory: Path, description: Description, vocab_size: int, tensors: Mapping[str, Any]
+    directory: Path, description: Description, config: Config, tensors: Mapping[str, Any]
 ) -> None:
     """The files by which sentence-transformers makes sparse vectors with the model of a directory.
 
     Args:
         directory: of the model.
         description: of the model.
-        vocab_size: length of its vectors.
-        tensors: the weights of queries' tokens, for static queries; `STATIC_FOLDER` also needs the vocabulary.
+        config: of its encoder.
+        tensors: the weights of an autoencoder and of dense layers before it, or of queries' tokens, for static queries;
+            `STATIC_FOLDER` also needs the vocabulary.
     """
-    pooling = description.sparse_pooling
-    settings = {
-        "pooling_strategy": pooling.strategy,
-        "activation_function": pooling.activation,
-        "embedding_dimension": vocab_size,
-    }
-    modules = [Module("Transformer"), Module(POOLING, POOLING_FOLDER, settings)]
+    pooling, queries = description.sparse_pooling, []
+    if pooling.autoencoder is not None:
+        modules, read = dense_modules(description.pooling, config.hidden_size, tensors), {}
+        weights = below(f"{AUTOENCODER_LAYER}.", tensors)
+        settings = {INPUT_SIZE: weights["pre_bias"].shape[0], **asdict(pooling.autoencoder)}
+        folder = f"{len(modules)}_{AUTOENCODER}"
+        modules.append(Module(AUTOENCODER, folder, settings, weights))
+    else:
+        settings = {
+            "pooling_strategy": pooling.strategy,
+            "activation_function": pooling.activation,
+            "embedding_dimension": config.vocab_size,
+        }
+        modules = [Module("Transformer"), Module(POOLING, POOLING_FOLDER, settings)]
+        output = {"method": "forward", "method_output_name": LOGITS["method_output_name"]}
+        read = {
+            "transformer_task": LOGITS["transformer_task"],
+            "modality_config": {"text": output},
+            "module_output_name": "token_embeddings",
+        }
     if pooling.static_queries:
         # The model stays where transformers reads it.
-        weights = {"weight": tensors[f"{QUERY_WEIGHTS}.weight"]}
+        weights = below(f"{QUERY_WEIGHTS}.", tensors)
         queries = [Module(STATIC, STATIC_FOLDER, {"frozen": False}, weights)]
-        parts = {QUERY: queries, DOCUMENT: modules}
-        routes = {role: {m.folder: m.new_class for m in part} for role, part in parts.items()}
-        write_modules(directory, [*modules, *queries])
-        write_router(directory, routes, DOCUMENT)
-    else:
-        write_modules(directory, modules, is_new=True)
-    output = {"method": "forward", "method_output_name": LOGITS["method_output_name"]}
-    write_transformer(
-        directory,
-        description.text,
-        lacks_pooler=False,
-        transformer_task=LOGITS["transformer_task"],
-        modality_config={"text": output},
-        module_output_name="token_embeddings",
-    )
+    write_modules(directory, [*modules, *queries], is_new=True)
+    if queries:
+        write_router(directory, {QUERY: queries, DOCUMENT: modules}, DOCUMENT)
+    write_transformer(directory, description.text, description.lacks_pooler, **read)
     others = {SIMILARITY: "dot", MOST_DIMENSIONS: pooling.max_active_dims}
     write_settings(directory, description.prompts, kind="SparseEncoder", **others)
