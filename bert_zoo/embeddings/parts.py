@@ -6,13 +6,13 @@ each process knows the texts of every part, which it writes whole or not at all.
 
 import json
 import os
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 from tqdm import tqdm
@@ -72,8 +72,8 @@ class Parts:
             ValueError: the directory has vectors that were made otherwise, there are fewer texts than parts, or the
                 vectors cannot be stored in this way.
         """
-        asked = {**made_from, **texts.made_from(), "num_parts": num_parts, "dtype": dtype}
-        asked = json.loads(json.dumps({**asked, "id_column": texts.id_column, "suffix": suffix}))
+        options = {"num_parts": num_parts, "dtype": dtype, "suffix": suffix}
+        asked = json.loads(json.dumps({**made_from, **texts.made_from(), **options}))
         path = directory / MANIFEST
         # Parts are never older than their manifest.
         has_parts = any(directory.glob("part-*"))
@@ -97,7 +97,10 @@ class Parts:
             ids = "int64" if census.ids_are_numbers else "string"
             found = {"counts": census.counts, "ids": ids, "form": form.to_json()}
             directory.mkdir(parents=True, exist_ok=True)
-            _write_unless_there(path, {"made_from": asked, **found})
+            # Whole or not at all; of several processes the first wins.
+            with TemporaryDirectory(prefix=".", dir=directory) as folder, suppress(FileExistsError):
+                write_json(Path(folder) / MANIFEST, {"made_from": asked, **found})
+                os.link(Path(folder) / MANIFEST, path)
         found = read_json(path)
         made = found.pop("made_from")
         changed = [name for name in asked if made.get(name) != asked[name]]
@@ -111,16 +114,15 @@ class Parts:
 
     def rows(self, part: int) -> range:
         """The rows of all texts that a part has."""
-        texts = sum(self.counts)
-        return range(part * texts // self.num_parts, (part + 1) * texts // self.num_parts)
+        return _share(part, self.num_parts, sum(self.counts))
 
     def path(self, part: int) -> Path:
         return self.directory / f"part-{part:05}-of-{self.num_parts:05}{self.suffix}"
 
     def missing(self, shard: int = 1, num_shards: int = 1) -> list[int]:
         """The parts of a shard, from 1, that are not there yet."""
-        first, end = ((shard - 1 + i) * self.num_parts // num_shards for i in (0, 1))
-        return [part for part in range(first, end) if not self.path(part).exists()]
+        parts = _share(shard - 1, num_shards, self.num_parts)
+        return [part for part in parts if not self.path(part).exists()]
 
     def write(self, numbers: Sequence[int], texts: TextFiles, embed: Embed) -> int:
         """Writes parts, which no other process may write at the same time; returns how many texts they have.
@@ -151,16 +153,8 @@ class Parts:
         return total
 
 
-def _write_unless_there(path: Path, contents: Any) -> None:
-    """Writes a JSON file whole; of several processes the first wins."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    write_json(temporary, contents)
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        pass
-    finally:
-        temporary.unlink()
+def _share(number: int, of: int, total: int) -> range:
+    return range(number * total // of, (number + 1) * total // of)
 
 
 @contextmanager
@@ -179,9 +173,10 @@ def _parquet_part(parts: Parts, part: int) -> Iterator[Callable[[Sequence, Any],
 @contextmanager
 def _npy_part(parts: Parts, part: int) -> Iterator[Callable[[Sequence, Any], None]]:
     """Ids are in a file beside the vectors, as JSON lines, which appears before them."""
-    path, rows = parts.path(part), len(parts.rows(part))
+    path = parts.path(part)
+    remove_leftovers(path.parent, ids_beside(path).name)
     with (
-        RowFile(path, rows) as vectors,
+        RowFile(path, len(parts.rows(part))) as vectors,
         replacing(ids_beside(path)) as temporary,
         temporary.open("w", encoding="utf-8") as lines,
     ):

@@ -126,5 +126,5 @@ class TextFiles:
         stats = [(str(path.resolve()), path.stat()) for path in self.paths]
         return {
             "text": [[path, stat.st_size, stat.st_mtime_ns] for path, stat in stats],
-            "read": [self.column, self.how],
+            "read": [self.column, self.id_column, self.how],
         }
