@@ -24,6 +24,7 @@ from helpers import (
     refusals,
     run_program,
     task_of,
+    variables_of,
 )
 
 import bert_zoo
@@ -304,17 +305,31 @@ def test_a_memory_lies_on_devices_of_jax_as_on_one_of_tensorflow(tmp_path):
         assert_same_on_jax(one, found)
 
 
+def jax_environments(number: int, **more: str) -> list[dict[str, str]]:
+    """What tells each of so many processes on this machine that it trains with the others."""
+    addresses = ",".join(f"127.0.0.1:{port}" for port in free_ports(number))
+    named = {"JOB_ADDRESSES": addresses, "NUM_PROCESSES": str(number)}
+    named = {f"KERAS_DISTRIBUTION_{key}": value for key, value in named.items()}
+    return [
+        {**ON_JAX, **named, "KERAS_DISTRIBUTION_PROCESS_ID": str(index), **more}
+        for index in range(number)
+    ]
+
+
 @needs_jax
 @pytest.mark.slow
 def test_two_processes_of_jax_train_as_tensorflow_does(tmp_path):
     one = train("masked_lm", tmp_path, "one")
-    addresses = ",".join(f"127.0.0.1:{port}" for port in free_ports(2))
-    environments = []
-    for index in "01":
-        named = {"JOB_ADDRESSES": addresses, "NUM_PROCESSES": "2", "PROCESS_ID": index}
-        named = {f"KERAS_DISTRIBUTION_{key}": value for key, value in named.items()}
-        environments.append(ON_JAX | named)
-    assert_same_on_jax(one, trained_together("masked_lm", tmp_path, environments))
+    assert_same_on_jax(one, trained_together("masked_lm", tmp_path, jax_environments(2)))
+
+
+@needs_jax
+@pytest.mark.slow
+def test_two_processes_of_jax_share_batches_and_divide_a_model_over_their_devices(tmp_path):
+    one = train("masked_lm", tmp_path, "one")
+    environments = jax_environments(2, JAX_NUM_CPU_DEVICES="2")
+    together = trained_together("masked_lm", tmp_path, environments, "--model_parallel")
+    assert_same_on_jax(one, together)
 
 
 SETTINGS = """
@@ -361,6 +376,47 @@ def test_a_killed_worker_and_its_fellow_started_again_train_as_if_nothing_had_be
     finish(*(finetuning(together, "multi_worker", **e) for e in worker_environments(2)))
     assert len(losses_of(together)) == 12
     np.testing.assert_allclose(losses_of(together), losses_of(alone), rtol=1e-6)
+
+
+def pretraining(directory: Path, name: str, **environment: str) -> subprocess.Popen:
+    """Starts `bert_zoo pretrain` without dropout, on a text that it writes, in `directory`."""
+    directory.mkdir(exist_ok=True)
+    bert_zoo.save(load_task("masked_lm", dropout=0.0), directory / "start")
+    lines = [f"Document {n} says that {n % 7} and {n % 5} are numbers." for n in range(60)]
+    (directory / "text.txt").write_text("\n\n".join(f"{a}\n{a} Again." for a in lines))
+    flags = f"""
+        --model={directory}/start --text={directory}/text.txt --strategy={name} --steps=60 --length=16
+        --batch_size=8 --learning_rate=1e-4 --checkpoint_minutes=0 --output_dir={directory}/run
+    """
+    return subprocess.Popen(
+        [sys.executable, "-m", "bert_zoo", "pretrain", *flags.split()],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def pretrained(directory: Path) -> dict[str, np.ndarray]:
+    return variables_of(bert_zoo.load(directory / "run" / "model", task="masked_lm"))
+
+
+@pytest.mark.slow
+def test_two_workers_of_which_one_was_killed_pretrain_as_one_process(tmp_path):
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    finish(pretraining(alone, "one"))
+    first, second = (pretraining(together, "multi_worker", **e) for e in worker_environments(2))
+    while not list((together / "run" / "checkpoint").glob("step-00000000[1-4]?*")):
+        assert first.poll() is None, first.communicate()[0][-3000:]
+        time.sleep(0.02)
+    second.kill()
+    first.communicate(timeout=300)
+    assert first.returncode != 0
+    assert not (together / "run" / "metrics.json").exists(), "The training was over too soon."
+    finish(*(pretraining(together, "multi_worker", **e) for e in worker_environments(2)))
+    one, other = pretrained(alone), pretrained(together)
+    for name, value in one.items():
+        np.testing.assert_allclose(other[name], value, atol=WEIGHTS, err_msg=name)
 
 
 @needs_jax
