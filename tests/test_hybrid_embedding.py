@@ -93,6 +93,7 @@ def test_one_pass_gives_the_three_kinds_of_vectors(model, directory):
     assert nothing.tokens == []
 
 
+@pytest.mark.usefixtures("eager")
 def test_each_kind_loads_alone(model, directory):
     found = model.embed(TEXTS)
     load = bert_zoo.load
@@ -107,6 +108,7 @@ def test_each_kind_loads_alone(model, directory):
 
 
 @pytest.mark.parametrize("format", ["bert_zoo", "hf"])
+@pytest.mark.usefixtures("eager")
 def test_what_is_saved_is_read_again(format, model, directory, tmp_path):
     bert_zoo.save(model, tmp_path / "saved", format=format)
     again = bert_zoo.load(tmp_path / "saved")
@@ -121,6 +123,7 @@ def test_what_is_saved_is_read_again(format, model, directory, tmp_path):
 
 
 @pytest.mark.parametrize("task", ["sparse_embedding", "late_interaction"])
+@pytest.mark.usefixtures("eager")
 def test_one_kind_alone_is_saved_and_read_again(task, directory, tmp_path):
     model = bert_zoo.load(directory, task=task)
     bert_zoo.save(model, tmp_path / "saved")
@@ -139,6 +142,7 @@ def test_one_kind_alone_is_saved_and_read_again(task, directory, tmp_path):
             bert_zoo.save(model, tmp_path / "hf", format="hf")
 
 
+@pytest.mark.usefixtures("eager")
 def test_keras_files_hold_everything(model, directory, tmp_path):
     model.save(tmp_path / "model.keras")
     assert_expected(keras.models.load_model(tmp_path / "model.keras").embed(TEXTS), directory)
@@ -314,6 +318,7 @@ def test_losses_of_one_kind_of_vectors_are_refused(directory):
         model.fit((TEXTS, [*DOCUMENTS, "it"]), np.float32([1, 0, 1, 0]), verbose=0)
 
 
+@pytest.mark.usefixtures("eager")
 def test_any_encoder_of_the_family_can_be_trained_to_have_them():
     model = bert_zoo.load(directory_of("xlm_roberta/encoder"), task="hybrid_embedding")
     assert model.token_vectors.size == 1024

@@ -84,7 +84,8 @@ def test_vectors_are_those_of_sentence_transformers(name, tmp_path):
     assert_are_those_of(name, model.embed)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", slow_but(CASES, "stanford", "pylate"))
+@pytest.mark.usefixtures("eager")
 def test_what_is_saved_is_read_again_and_what_was_read(name, tmp_path):
     model = bert_zoo.load(directory_of(name, tmp_path))
     for fmt in ("bert_zoo", "hf"):
@@ -122,6 +123,7 @@ def test_the_runtime_gives_the_same_vectors(name, format, tmp_path):
     assert served.embed([]) == []
 
 
+@pytest.mark.usefixtures("eager")
 def test_keras_files_hold_everything(tmp_path):
     model = bert_zoo.load(directory_of("stanford", tmp_path))
     model.save(tmp_path / "model.keras")
@@ -167,6 +169,7 @@ def test_rows_in_numpy_are_those_of_the_graph(role, preprocessor):
         assert np.array_equal(in_graph[name], ids), name
 
 
+@pytest.mark.usefixtures("eager")
 def test_words_to_skip_are_left_out_of_documents_alone(tmp_path):
     model = bert_zoo.load(directory_of("stanford", tmp_path))
     texts = ["a cat", "a cat!", "a, cat."]
@@ -174,6 +177,7 @@ def test_words_to_skip_are_left_out_of_documents_alone(tmp_path):
     assert {len(vectors) for vectors in model.embed(texts, role=QUERY)} == {12}
 
 
+@pytest.mark.usefixtures("eager")
 def test_no_role_reads_documents(tmp_path):
     model = bert_zoo.load(directory_of("stanford", tmp_path))
     for ours, theirs in zip(
@@ -207,6 +211,7 @@ def test_encoders_of_every_family_give_a_text_alone_the_vectors_of_a_batch(case)
 # --- Scores ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("eager")
 def test_scores_of_a_batch_are_those_one_by_one_and_the_references(tmp_path):
     model = bert_zoo.load(directory_of("least", tmp_path))
     queries = [query for query in QUERIES for _ in DOCUMENTS]
@@ -216,6 +221,7 @@ def test_scores_of_a_batch_are_those_one_by_one_and_the_references(tmp_path):
     np.testing.assert_allclose(found, one_by_one, atol=TOLERANCE, rtol=0)
 
 
+@pytest.mark.usefixtures("eager")
 def test_an_explanation_shows_each_querys_token_and_adds_up(tmp_path):
     model = bert_zoo.load(directory_of("stanford", tmp_path))
     matches = model.explain("a cat", "the cat sat.")

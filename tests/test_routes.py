@@ -52,6 +52,7 @@ def test_each_role_has_its_route(directory):
     np.testing.assert_allclose(scores, expected["query"] @ expected["document"].T, atol=TOLERANCE)
 
 
+@pytest.mark.usefixtures("eager")
 def test_plain_texts_take_the_default_route(directory):
     path = directory / "router_config.json"
     change_json(path, parameters=read_json(path)["parameters"] | {"default_route": "query"})
@@ -62,11 +63,13 @@ def test_plain_texts_take_the_default_route(directory):
 
 
 @pytest.mark.parametrize("format", ["bert_zoo", "hf"])
+@pytest.mark.usefixtures("eager")
 def test_what_is_saved_is_read_again(format, directory, tmp_path):
     bert_zoo.save(bert_zoo.load(directory), tmp_path / "saved", format=format)
     assert_those(bert_zoo.load(tmp_path / "saved").embed)
 
 
+@pytest.mark.usefixtures("eager")
 def test_keras_files_and_saved_models_have_both(directory, tmp_path):
     model = bert_zoo.load(directory)
     model.save(tmp_path / "model.keras")

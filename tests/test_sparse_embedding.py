@@ -13,11 +13,11 @@ from helpers import (
     TEXTS,
     TOLERANCE,
     assert_refused,
-    eager_steps,
     load_case,
     loaded_task,
     read_json,
     refusals,
+    slow_but,
 )
 
 import bert_zoo
@@ -54,10 +54,16 @@ def assert_vectors(model, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_directories_of_sentence_transformers_come_back(name, tmp_path):
+def test_vectors_are_those_of_sentence_transformers(name, tmp_path):
     model = bert_zoo.load(directory_of(name, tmp_path))
     assert model.task == "sparse_embedding"
     assert_vectors(model, name)
+
+
+@pytest.mark.parametrize("name", slow_but(CASES, "max", "router"))
+@pytest.mark.usefixtures("eager")
+def test_directories_of_sentence_transformers_come_back(name, tmp_path):
+    model = bert_zoo.load(directory_of(name, tmp_path))
     for fmt in ("hf", "bert_zoo"):
         bert_zoo.save(model, tmp_path / fmt, format=fmt)
         again = bert_zoo.load(tmp_path / fmt)
@@ -71,6 +77,7 @@ def test_directories_of_sentence_transformers_come_back(name, tmp_path):
     assert_vectors(keras.models.load_model(tmp_path / "model.keras"), name)
 
 
+@pytest.mark.usefixtures("eager")
 def test_an_autoencoder_comes_back_with_its_counters(tmp_path):
     directory = directory_of(CSR, tmp_path)
     model = bert_zoo.load(directory)
@@ -94,6 +101,7 @@ def test_an_autoencoder_comes_back_with_its_counters(tmp_path):
     assert found["tokens"][0, 0] == f"#{model.embed(TEXTS[0]).argmax()}"
 
 
+@pytest.mark.usefixtures("eager")
 def test_old_names_and_unknown_words_of_files(tmp_path):
     directory = directory_of("max", tmp_path)
     modules = read_json(directory / "modules.json")
@@ -120,6 +128,7 @@ def test_old_names_and_unknown_words_of_files(tmp_path):
         bert_zoo.load(directory)
 
 
+@pytest.mark.usefixtures("eager")
 def test_idf_of_opensearch_weighs_queries(tmp_path, caplog):
     directory = shutil.copytree(MODEL, tmp_path / "model")
     (directory / IDF_FILE).write_text(json.dumps({"cat": 2.5, "the": 0.5, "ze": 1.0}))
@@ -139,6 +148,7 @@ def test_idf_of_opensearch_weighs_queries(tmp_path, caplog):
     assert read_json(tmp_path / "hf" / ROUTER_FILE)["structure"]["query"] == [STATIC_FOLDER]
 
 
+@pytest.mark.usefixtures("eager")
 def test_load_takes_a_pooling_and_makes_a_table(caplog, tmp_path):
     asked = SparsePooling("sum", "log1p_relu", static_queries=True)
     model = load_case("masked_lm", "sparse_embedding", sparse_pooling=asked)
@@ -213,7 +223,8 @@ def test_explain_shows_tokens_as_the_vocabulary_writes_them():
     ]
 
 
-@pytest.mark.parametrize("name", ["log1p", "router"])
+@pytest.mark.parametrize("name", slow_but(["log1p", "router"], "router"))
+@pytest.mark.usefixtures("eager")
 def test_saved_model_serves_entries(name, tmp_path):
     model = bert_zoo.load(directory_of(name, tmp_path))
     bert_zoo.export(model, tmp_path / "served")
@@ -233,6 +244,7 @@ def test_saved_model_serves_entries(name, tmp_path):
 
 
 @pytest.mark.parametrize("fmt", ["onnx", pytest.param("litert", marks=pytest.mark.slow)])
+@pytest.mark.usefixtures("eager")
 def test_runtime_embeds_as_the_model_does(fmt, tmp_path):
     model = bert_zoo.load(directory_of("router", tmp_path))
     bert_zoo.export(model, tmp_path / "exported", format=fmt)
@@ -314,6 +326,7 @@ def test_factors_grow_with_the_square_of_the_step():
     assert float(loss.growth()) == 0.25
 
 
+@pytest.mark.usefixtures("eager")
 def test_training_makes_vectors_sparse_and_finds_documents():
     model = bert_zoo.load("bert_nano", "sparse_embedding", dropout=0.0, max_length=16)
     words = ["river", "music", "king", "water", "church", "army", "school", "island"]
@@ -322,8 +335,7 @@ def test_training_makes_vectors_sparse_and_finds_documents():
     before = model.embed(documents).nnz / len(documents)
     loss = Splade(MultipleNegativesRanking(), 0.02, 0.02)
     model.compile(keras.optimizers.Adam(2e-3), loss)
-    with eager_steps():
-        history = model.fit((queries, documents), batch_size=8, epochs=8, verbose=0).history
+    history = model.fit((queries, documents), batch_size=8, epochs=8, verbose=0).history
     assert loss.default_warmup == 2
     assert history["document_dims"][0] == pytest.approx(before, rel=0.05)
     assert history["document_dims"][-1] < before / 4
@@ -332,6 +344,7 @@ def test_training_makes_vectors_sparse_and_finds_documents():
     assert (scores.argmax(axis=1) == np.arange(len(words))).mean() > 0.8
 
 
+@pytest.mark.usefixtures("eager")
 def test_static_queries_are_trained_and_not_encoded(tmp_path):
     model = bert_zoo.load(directory_of("router", tmp_path), dropout=0.0)
     table = np.array(model.query_weights.weight)
@@ -341,8 +354,7 @@ def test_static_queries_are_trained_and_not_encoded(tmp_path):
         expected = model.embed(TEXTS, role=role).toarray()
         np.testing.assert_allclose(vectors[:, column], expected, atol=TOLERANCE)
     model.compile(keras.optimizers.SGD(0.1), MultipleNegativesRanking())
-    with eager_steps():
-        model.fit((TEXTS, TEXTS[::-1]), batch_size=3, verbose=0)
+    model.fit((TEXTS, TEXTS[::-1]), batch_size=3, verbose=0)
     changed = np.flatnonzero(table != np.array(model.query_weights.weight))
     assert len(changed) and {*changed} <= {*np.unique(rows[0]["token_ids"])}
 

@@ -38,6 +38,7 @@ def test_vectors_equal_the_programs(case):
     np.testing.assert_allclose(loaded(case).embed(texts), vectors, atol=TOLERANCE, rtol=TOLERANCE)
 
 
+@pytest.mark.usefixtures("eager")
 def test_a_table_in_a_folder_is_read(tmp_path):
     """As sentence-transformers wrote it before version 6."""
     copy = shutil.copytree(directory_of(CASES[0]), tmp_path / "model")
@@ -53,6 +54,7 @@ def test_a_table_in_a_folder_is_read(tmp_path):
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("fmt", ["bert_zoo", "hf", "model2vec"])
+@pytest.mark.usefixtures("eager")
 def test_saved_tables_are_the_same(case, fmt, tmp_path, caplog):
     model = load_case(case)
     model.pooling = type(model.pooling)(normalize=True)
@@ -149,6 +151,7 @@ def test_a_distilled_table_is_model2vecs(tmp_path):
     np.testing.assert_allclose(again.embed(texts), table.embed(texts), atol=TOLERANCE)
 
 
+@pytest.mark.usefixtures("eager")
 def test_other_vocabularies_are_distilled_or_refused(tmp_path):
     table = static_from(loaded("roberta/classification"), None, sif=None)
     assert table.encoder.config.hidden_size == 32
