@@ -8,13 +8,18 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.data.buckets import Batches, Batching, RowOrder, Rows
+from bert_zoo.data.on_disk import (
+    SlicesOfParts,
+    StoredTexts,
+    TokensOfRows,
+    tables_in_parts,
+)
 from bert_zoo.data.tagging import TaggedSplit
 from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.text.batches import text_batch
@@ -44,7 +49,7 @@ def where(condition: Any, of_true: Any, of_false: Any) -> Any:
 
 
 # -------------------------------------------------------------------------------------------------
-# Texts tokenized once into rows of ids in memory, to be batched and padded.
+# Texts tokenized once into rows of ids in memory or on disk, to be batched and padded.
 # -------------------------------------------------------------------------------------------------
 
 # Rows tokenized together: enough work for a thread, little padding.
@@ -57,7 +62,8 @@ class StoredTokens:
 
     packer: NumpyPacker  # pads the rows
     lengths: np.ndarray  # tokens of each row, int64 [rows]
-    tokens: dict[str, Slices]  # name -> numbers of each token, [tokens of all rows, ...]
+    # Name -> numbers of each token, [tokens of all rows, ...].
+    tokens: dict[str, Slices | SlicesOfParts]
     rows: dict[str, np.ndarray]  # name -> one value per row, [rows]
     padding: Mapping[str, float] = field(default_factory=dict)  # by name, where it is not 0
 
@@ -87,16 +93,25 @@ class StoredTokens:
         return self.packer.pad(columns, self.padding)
 
 
+def padded_alike(tables: Sequence[StoredTokens], numbers: np.ndarray) -> tuple[dict, ...]:
+    """The padded tokens of the same rows of several tables, all of one width."""
+    inputs = [table.padded(numbers) for table in tables]
+    width = max(ids["padding_mask"].shape[1] for ids in inputs)
+    return tuple(t.packer.widened(ids, width, {}) for t, ids in zip(tables, inputs, strict=True))
+
+
 def token_table(
     packer: Packer | NumpyPacker,
     columns: Sequence[Any],
     prepare: Callable[..., dict[str, Any]],
     padding: Mapping[str, int] | None = None,
+    reader: Any = None,
 ) -> StoredTokens:
-    """Tokenizes columns with one row per example on all cores, into rows in memory.
+    """Tokenizes columns with one row per example on all cores, into rows in memory; of `StoredTexts`, into files.
 
     `prepare` is traceable: (numbers of some examples, their columns) -> tensors [rows, width, ...], including the
-    model input `padding_mask`, and tensors [rows]. `padding` is that of `StoredTokens`.
+    model input `padding_mask`, and tensors [rows]. `padding` is that of `StoredTokens`, `reader` the preprocessor
+    of stored texts.
     """
 
     def rows(*columns) -> tuple[dict[str, Any]]:
@@ -104,7 +119,7 @@ def token_table(
 
     if has_tensorflow and num_rows(columns[0]) > CHUNK:
         rows = _in_one_graph(rows, columns)
-    (table,) = token_tables(packer, columns, rows, padding)
+    (table,) = token_tables(packer, columns, rows, padding, reader)
     return table
 
 
@@ -113,27 +128,38 @@ def token_tables(
     columns: Sequence[Any],
     prepare: Callable[..., Sequence[dict[str, Any]]],
     padding: Mapping[str, float] | None = None,
+    reader: Any = None,
 ) -> list[StoredTokens]:
     """As `token_table`, for several rows of each example; `prepare` is called as it is, by several threads."""
-    number = num_rows(columns[0])
 
-    def chunk(start: int) -> list[tuple]:
-        some = [column[start : start + CHUNK] for column in columns]
-        found = prepare(np.arange(start, min(start + CHUNK, number), dtype=np.int32), *some)
-        return [_unpadded(rows) for rows in found]
+    def read(first: int, end: int) -> list[TokensOfRows]:
+        def chunk(start: int) -> list[tuple]:
+            stop = min(start + CHUNK, end)
+            some = [column[start:stop] for column in columns]
+            found = prepare(np.arange(start, stop, dtype=np.int32), *some)
+            return [_unpadded(rows) for rows in found]
 
-    chunks = map(chunk, range(0, number, CHUNK))
-    # Without TensorFlow, the tokenizer has threads of its own.
-    if has_tensorflow and number > CHUNK:
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            chunks = [*pool.map(chunk, range(0, number, CHUNK))]
-    packer, padding, tables = packer.in_numpy(), padding or {}, []
-    for of_table in zip(*chunks, strict=True):
-        tokens, by_row, lengths = zip(*of_table, strict=True)
-        lengths = np.concatenate(lengths)
-        tokens = _sliced(_joined(tokens), lengths)
-        tables.append(StoredTokens(packer, lengths, tokens, _joined(by_row), padding))
-    return tables
+        chunks = map(chunk, range(first, end, CHUNK))
+        # Without TensorFlow, the tokenizer has threads of its own.
+        if has_tensorflow and end - first > CHUNK:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                chunks = [*pool.map(chunk, range(first, end, CHUNK))]
+        tables = (zip(*of_table, strict=True) for of_table in zip(*chunks, strict=True))
+        return [
+            TokensOfRows(_joined(tokens), _joined(by_row), np.concatenate(lengths))
+            for tokens, by_row, lengths in tables
+        ]
+
+    if isinstance(columns[0], StoredTexts):
+        made_by = [reader.get_config(), reader.tokenizer.digest()]
+        tables = tables_in_parts(columns, made_by, read, CHUNK)
+    else:
+        tables = [
+            table._replace(tokens=_sliced(table.tokens, table.lengths))
+            for table in read(0, num_rows(columns[0]))
+        ]
+    packer, padding = packer.in_numpy(), padding or {}
+    return [StoredTokens(packer, t.lengths, t.tokens, t.rows, padding) for t in tables]
 
 
 def num_rows(column: Any) -> int:
@@ -184,7 +210,8 @@ def text_table(texts: Texts, preprocessor: Preprocessor) -> StoredTokens:
     def packed(numbers, *columns):
         return preprocessor(columns if len(columns) > 1 else columns[0])
 
-    return token_table(preprocessor.packer, [*map(text_batch, columns)], packed)
+    columns = [c if isinstance(c, StoredTexts) else text_batch(c) for c in columns]
+    return token_table(preprocessor.packer, columns, packed, reader=preprocessor)
 
 
 def text_batches(
@@ -233,16 +260,13 @@ def list_batches(
     [batch].
     """
     count, labels = len(documents), () if labels is None else (np.asarray(labels, np.float32),)
-    table = text_table(([*queries] * count, [*chain.from_iterable(documents)]), preprocessor)
-    longest = table.padded_lengths.reshape(count, -1).max(axis=0)
+    tables = [text_table((queries, column), preprocessor) for column in documents]
+    longest = np.max([table.padded_lengths for table in tables], axis=0)
 
     def batch(numbers):
-        of_columns = np.concatenate([numbers + i * len(queries) for i in range(count)])
-        divided = {n: np.split(value, count) for n, value in table.padded(of_columns).items()}
-        inputs = tuple({name: parts[i] for name, parts in divided.items()} for i in range(count))
-        return (inputs, *(column[numbers] for column in labels))
+        return (padded_alike(tables, numbers), *(column[numbers] for column in labels))
 
-    return Rows(count * longest, batch, axes=table.axes).batches(batching)
+    return Rows(count * longest, batch, axes=tables[0].axes).batches(batching)
 
 
 def choice_batches(

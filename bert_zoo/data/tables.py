@@ -1,8 +1,8 @@
-"""Texts in tables (CSV, TSV, JSON, JSON Lines, Parquet) with labels or numbers, and TREC's question files.
+"""Texts in tables (CSV, TSV, JSON, JSON Lines, Parquet, TFRecord) with labels or numbers, and TREC's question files.
 
 CSV follows RFC 4180: a field in quotation marks may contain commas, line ends and doubled quotation
 marks. TSV follows IANA's text/tab-separated-values: a quotation mark is text, as in GLUE's files.
-JSON is an array of objects; JSON Lines has one object per line.
+JSON is an array of objects; JSON Lines has one object per line. TFRecord has a tf.train.Example per row.
 
 Nothing here imports TensorFlow.
 """
@@ -10,25 +10,31 @@ Nothing here imports TensorFlow.
 import csv
 import math
 import re
+from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bert_zoo.data import files
+from bert_zoo.data import files, tfrecords
+from bert_zoo.data.on_disk import StoredTexts, stored_texts
 from bert_zoo.error_text import nearest, quoted, shown
 from bert_zoo.fields import check
 from bert_zoo.json_files import parse_json
+from bert_zoo.protobuf import DecodeError
+
+# A column, in memory or on disk.
+Texts = list[str] | StoredTexts
 
 
 @dataclass(frozen=True)
 class LabelledTexts:
     """Texts with labels, in the order of their file."""
 
-    texts: list[str] | tuple[list[str], list[str]]  # strings [N], or a pair of lists [N], [N]
+    texts: Texts | tuple[Texts, Texts]  # strings [N], or a pair of columns [N], [N]
     # Class ids or scores [N], or tuples of class ids if a row may have any number of classes; None if labels were
     # not read.
     labels: list[int] | list[float] | list[tuple[int, ...]] | None
@@ -38,9 +44,9 @@ class LabelledTexts:
     skipped: int = field(default=0, compare=False)  # number of rows left out, as they have no label
 
     @property
-    def classes(self) -> list[tuple[int, ...]]:
-        """Class ids of each row, also for tables with one class per row."""
-        return [ids if isinstance(ids, tuple) else (ids,) for ids in self.labels]
+    def classes(self) -> Iterator[tuple[int, ...]]:
+        """Yields the class ids of each row, also for tables with one class per row."""
+        return (ids if isinstance(ids, tuple) else (ids,) for ids in self.labels)
 
     def __len__(self) -> int:
         return len(self.texts[0] if isinstance(self.texts, tuple) else self.texts)
@@ -62,6 +68,7 @@ def read_table(
     header: bool = True,
     encoding: str | None = None,
     max_line_bytes: int = files.MAX_LINE_BYTES,
+    folder: Path | None = None,
 ) -> LabelledTexts:
     """Reads texts and labels from columns of a table; other columns are ignored.
 
@@ -80,7 +87,7 @@ def read_table(
         regression: whether labels are scores, which must be finite numbers.
         skip_unlabelled: whether to leave out and count rows without a label. Otherwise they are an error,
             unless rows may have several labels.
-        format: "csv", "tsv", "jsonl", "json" or "parquet"; by default determined by the file's
+        format: "csv", "tsv", "jsonl", "json", "parquet" or "tfrecord"; by default determined by the file's
             suffix, or "csv" with a `delimiter`. "parquet" needs `pip install 'bert_zoo[tables]'`.
         delimiter: character between the fields of a CSV file, or "tab"; by default the comma,
             semicolon, tab or "|" that fits the header.
@@ -89,6 +96,7 @@ def read_table(
         encoding: of the file; by default determined by its byte order mark, or UTF-8.
         max_line_bytes: longest accepted line, and for CSV longest accepted row, in bytes; does not apply to
             JSON arrays.
+        folder: where to keep texts, and later their tokens, in files instead of memory.
 
     Returns:
         Texts, labels and the names of the classes.
@@ -114,9 +122,10 @@ def read_table(
     elif label_delimiter:
         read_label = partial(_label_list, label_delimiter)
 
-    texts: list[list[str]] = [[] for _ in text_columns]
+    texts = tuple(stored_texts(folder) for _ in text_columns)
     found: list[Any] = []
-    lines: list[int] = []
+    known: dict[Any, Any] = {}  # each label once, as equal ones share their memory
+    lines = array("q")
     skipped = 0
     advice = " Name the columns with text=, text_pair= and label= (--text, --text_pair, --label)."
     for line, cells in table.rows((*text_columns, *other_columns), advice):
@@ -129,9 +138,10 @@ def read_table(
             column.append(files.string(cell, str(name), table.place(line)))
         if spelled:
             try:
-                found.append(read_label(*spelled))
+                value = read_label(*spelled)
             except ValueError as error:
                 raise ValueError(f"{table.place(line)}: {error}") from error
+            found.append(value if regression else known.setdefault(value, value))
     if not lines:
         raise ValueError(
             f"{path}: none of its {skipped:,} rows has a label. Check the label column."
@@ -147,10 +157,11 @@ def read_table(
         flat = [name for some in found for name in some]
         ids, names = class_ids(flat, label_names, lambda i: table.place(lines[row_of[i]]))
         of_rows = iter(ids)
-        labels = [tuple(sorted(set(islice(of_rows, len(some))))) for some in found]
+        sets = (tuple(sorted(set(islice(of_rows, len(some))))) for some in found)
+        labels = [known.setdefault(ids, ids) for ids in sets]
     elif label is not None and not regression:
         labels, names = class_ids(found, label_names, lambda row: table.place(lines[row]))
-    read = texts[0] if text_pair is None else tuple(texts)
+    read = texts[0] if text_pair is None else texts
     return LabelledTexts(read, labels, names, lines, skipped)
 
 
@@ -247,13 +258,13 @@ def _marked(names: Sequence[str | int], *values: Any) -> tuple[int, ...]:
     return tuple(i for i, mark in enumerate(marks) if mark)
 
 
-def _label_list(delimiter: str, value: Any) -> list[str]:
+def _label_list(delimiter: str, value: Any) -> tuple[str, ...]:
     """The names in a cell, possibly none."""
     if isinstance(value, str):
-        return [name.strip() for name in value.split(delimiter) if name.strip()]
+        return tuple(name.strip() for name in value.split(delimiter) if name.strip())
     if _is_missing(value):
-        return []
-    return list(map(_label_name, value if isinstance(value, list) else [value]))
+        return ()
+    return tuple(map(_label_name, value if isinstance(value, list) else [value]))
 
 
 def _is_missing(value: Any) -> bool:
@@ -383,14 +394,14 @@ class Table:
             )
         for option, is_refused in (
             ("delimiter", self.delimiter is not None and self.format != "csv"),
-            ("encoding", encoding is not None and self.format == "parquet"),
+            ("encoding", encoding is not None and self.format in _BINARY),
             ("header", not header and self.format in _NAMING),
         ):
             if is_refused:
                 raise ValueError(
                     f"{path}: {option} does not apply to {self.format} files. Leave it out."
                 )
-        self._options = () if self.format == "parquet" else (encoding, max_line_bytes)
+        self._options = () if self.format in _BINARY else (encoding, max_line_bytes)
 
     def _format_of_suffix(self) -> str:
         by_suffix = SUFFIXES.get(self.path.suffix.lower())
@@ -417,7 +428,7 @@ class Table:
     ) -> Iterator[tuple[int, tuple[Any, ...], Mapping[str, Any]]]:
         """Yields each row's number, from 1, its values in the given columns, and all its values by name.
 
-        The number counts rows for JSON arrays and Parquet; else it is the first line of the row. Blank lines at the end
+        The number counts rows for JSON arrays, Parquet and TFRecord; else it is the first line of the row. Blank lines at the end
         of the file are ignored. Without a header, columns are numbers. `advice` is what to do if one is missing, for the
         message.
         """
@@ -595,6 +606,23 @@ def _parquet_records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
         ) from error
 
 
+def _tfrecord_records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yields the features of each Example: its value, a list of several, None without one."""
+    files.require_file(path, advice="Check its name and folder.")
+    for number, (_, content) in enumerate(tfrecords.records(path), start=1):
+        try:
+            found = {
+                name: [v.decode() if isinstance(v, bytes) else v for v in values] or [None]
+                for name, values in tfrecords.features(content).items()
+            }
+        except (DecodeError, UnicodeDecodeError) as error:
+            raise ValueError(
+                f"{path}, row {number}: the record is no tf.train.Example with texts in UTF-8 ({error}). Write the "
+                "file again."
+            ) from error
+        yield number, {name: v if len(v) > 1 else v[0] for name, v in found.items()}
+
+
 def _object(where: str, record: Any) -> Mapping[str, Any]:
     if not isinstance(record, Mapping):
         raise ValueError(f"{where}: found {shown(record)}, expected a JSON object.")
@@ -614,9 +642,11 @@ FORMATS: Mapping[str, Callable[..., Iterator[tuple[int, Any]]]] = {
     "jsonl": _json_lines_records,
     "json": _json_records,
     "parquet": _parquet_records,
+    "tfrecord": _tfrecord_records,
 }
-# Formats whose records have named values, and formats whose records are numbered by line.
-_NAMING = ("json", "jsonl", "parquet")
+# Formats without encoding, formats whose records have named values, and formats whose records are numbered by line.
+_BINARY = ("parquet", "tfrecord")
+_NAMING = ("json", "jsonl", *_BINARY)
 _LINES = ("csv", "tsv", "jsonl")
 SUFFIXES: Mapping[str, str] = {
     ".csv": "csv",
@@ -625,6 +655,8 @@ SUFFIXES: Mapping[str, str] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".parquet": "parquet",
+    ".tfrecord": "tfrecord",
+    ".tfrecords": "tfrecord",
 }
 # Delimiters of CSV files, the usual one first. Spreadsheets use semicolons in locales with decimal commas.
 DELIMITERS = (",", ";", "\t", "|")
@@ -639,7 +671,7 @@ _FIRST_ROWS = 20
 class TextColumns:
     """Texts by column, in the order of their file."""
 
-    columns: tuple[list[str], ...]  # strings, [N] each
+    columns: tuple[Texts, ...]  # strings, [N] each
     labels: list[float] | None = None  # [N], or None
     # First line of each row in the file, [N]; empty if unknown.
     lines: Sequence[int] = field(default=(), compare=False, repr=False)
@@ -653,20 +685,21 @@ def read_columns(
     columns: Sequence[str | int],
     label: str | int | None = None,
     *,
+    folder: Path | None = None,
     advice: str = " Name the columns with columns= and label= (--columns, --label).",
     **how: Any,
 ) -> TextColumns:
     """Reads columns of texts from a table, and optionally a column of numbers (`label`).
 
-    In JSON and Parquet, a cell may be a list of texts, which counts as several columns. Every row needs the
-    same number of texts. `advice` is what to do about a missing column, for the message; `how` the file's format
-    and errors are as for `read_table`.
+    In JSON, Parquet and TFRecord, a cell may be a list of texts, which counts as several columns. Every row needs
+    the same number of texts. `advice` is what to do about a missing column, for the message; `folder`, `how` the
+    file's format and errors are as for `read_table`.
     """
     table = Table(path, **how)
     asked = (*columns, *(() if label is None else (label,)))
-    rows: list[list[str]] = []
+    texts: tuple[Texts, ...] = ()
     labels: list[float] = []
-    lines: list[int] = []
+    lines = array("q")
     for line, cells in table.rows(asked, advice):
         place = table.place(line)
         row = [
@@ -674,12 +707,14 @@ def read_columns(
             for cell, name in zip(cells, columns, strict=False)
             for text in (cell if isinstance(cell, list) else [cell])
         ]
-        if rows and len(row) != len(rows[0]):
+        texts = texts or tuple(stored_texts(folder) for _ in row)
+        if len(row) != len(texts):
             raise ValueError(
-                f"{place}: the row has {len(row)} texts, but the first one {len(rows[0])}. Every row needs the "
+                f"{place}: the row has {len(row)} texts, but the first one {len(texts)}. Every row needs the "
                 "same number."
             )
-        rows.append(row)
+        for column, text in zip(texts, row, strict=True):
+            column.append(text)
         lines.append(line)
         if label is not None:
             value = number(cells[-1])
@@ -688,7 +723,6 @@ def read_columns(
                     f"{place}: {str(label)!r} is {shown(cells[-1])}, expected a finite number."
                 )
             labels.append(value)
-    texts = tuple(map(list, zip(*rows, strict=True)))
     return TextColumns(texts, None if label is None else labels, lines)
 
 
@@ -702,15 +736,18 @@ MOST_NUMBERED = 20
 
 def remarks(path: Path, data: TextColumns) -> Iterator[str]:
     """Yields sentences about rows that training cannot learn from."""
-    rows = list(zip(*data.columns, strict=True))
-    kinds = {
-        "have an empty text": [not all(text.strip() for text in row) for row in rows],
-        "have the same text in two columns": [len(set(row)) < len(row) for row in rows],
+    kinds: dict[str, list[int]] = {
+        "have an empty text": [],
+        "have the same text in two columns": [],
     }
+    for number, row in enumerate(zip(*data.columns, strict=True)):
+        are_so = not all(text.strip() for text in row), len(set(row)) < len(row)
+        for found in compress(kinds.values(), are_so):
+            found.append(number)
     for what, found in kinds.items():
-        if any(found):
-            first = _first([found.index(True)], data)
-            yield f"Of the {len(data):,} rows of {path.name}, {sum(found):,} {what}, {first}."
+        if found:
+            first = _first(found, data)
+            yield f"Of the {len(data):,} rows of {path.name}, {len(found):,} {what}, {first}."
 
 
 def label_remarks(path: Path, data: LabelledTexts) -> Iterator[str]:
@@ -726,13 +763,12 @@ def label_remarks(path: Path, data: LabelledTexts) -> Iterator[str]:
 
 
 def _classes(path: Path, data: LabelledTexts) -> Iterator[str]:
-    classes = data.classes
-    counts = Counter(chain.from_iterable(classes))
+    counts = Counter(chain.from_iterable(data.classes))
     for i, name in enumerate(data.label_names):
         if name.strip().casefold() in MISSING and counts[i]:
             yield (
                 f"{_share(counts[i], data, 'label', path)} {shown(name)}, "
-                f"{_first((row for row, ids in enumerate(classes) if i in ids), data)}. It counts "
+                f"{_first((row for row, ids in enumerate(data.classes) if i in ids), data)}. It counts "
                 "as the name of a class. Remove these rows if it means that the label is missing."
             )
     count = len(data.label_names)

@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from bert_zoo.data.batches import padded_alike
 from bert_zoo.data.buckets import (
     Batches,
     Batching,
@@ -18,6 +19,7 @@ from bert_zoo.data.buckets import (
     text_numbers,
 )
 from bert_zoo.data.by_number import without_autotuning
+from bert_zoo.data.on_disk import StoredTexts
 from bert_zoo.models import data_adapters
 from bert_zoo.models.graphs import mapped
 from bert_zoo.models.labels import checked_labels, has_labels, label_arrays, no_labels
@@ -155,7 +157,7 @@ def _warn_of_rows(rows: np.ndarray, what: str) -> None:
 
 def _numbers_of_repeated(columns: tuple, size: int) -> np.ndarray | None:
     """A number for each text, int [rows, columns], if any text occurs more than once; else None."""
-    numbers = text_numbers([np.asarray(column) for column in columns])
+    numbers = text_numbers([c if isinstance(c, StoredTexts) else np.asarray(c) for c in columns])
     if len(np.unique(numbers)) == numbers.size:
         return None
     say_of_frequent_texts(numbers, size)
@@ -167,13 +169,10 @@ def _rows(model, columns: tuple, *others: np.ndarray) -> Rows:
     tables = tables_of_texts(model, _ids_of_columns, (*columns,), {}, one_length=False)
 
     def gather(numbers):
-        inputs = tuple(table.padded(numbers) for table in tables)
         if model.shared_columns:  # all columns have one length
-            width = max(ids["padding_mask"].shape[1] for ids in inputs)
-            inputs = tuple(
-                table.packer.widened(ids, width, {})
-                for table, ids in zip(tables, inputs, strict=True)
-            )
+            inputs = padded_alike(tables, numbers)
+        else:
+            inputs = tuple(table.padded(numbers) for table in tables)
         return with_weights(inputs, *(part[numbers] for part in others))
 
     lengths = np.sum([table.padded_lengths for table in tables], axis=0)

@@ -117,7 +117,7 @@ def tables_of_texts(
         columns = [(next(parts), next(parts)) if pair else next(parts) for pair in are_pairs]
         return in_graph(model, read, tuple(columns), **options)
 
-    tables = token_tables(for_this_device(reader).packer, flat, prepare, padding)
+    tables = token_tables(for_this_device(reader).packer, flat, prepare, padding, reader)
     if one_length and tables[0].packer.padding != "fixed":
         tables = [replace(t, packer=t.packer.fixed_to(int(t.padded_lengths.max()))) for t in tables]
     return tables

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import functools
 import hashlib
-import struct
 import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -14,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.data import tfrecords
 from bert_zoo.data.by_number import BatchesByNumber, numbered
 from bert_zoo.data.rows import RowScheme, TooFewRows
-from bert_zoo.error_text import shown
 from bert_zoo.fields import check
 from bert_zoo.graph import tf
 from bert_zoo.pretraining.rows import EpochPlan
 from bert_zoo.pretraining.tokens import TokenizedText
-from bert_zoo.protobuf import message_class
 from bert_zoo.tasks.objectives.objective import Draws, Objective
 
 # Batches made in parallel, and ahead of the one in training.
@@ -256,20 +254,6 @@ ASKED = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 PAIR_LABEL = "next_sentence_labels"
 # Number of rows to estimate token counts from.
 COUNTED_ROWS = 1 << 14
-# A record is its length, a checksum of that, its content and a checksum of that.
-LENGTH, CHECKSUM = struct.Struct("<Q4x"), 4
-# tf.train.Example, of tensorflow/core/example/example.proto.
-_EXAMPLE = message_class(
-    {
-        "Floats": ((1, "float*", "value"),),
-        "Integers": ((1, "int64*", "value"),),
-        "Feature": ((2, "Floats", "floats"), (3, "Integers", "integers")),
-        "Entry": ((1, "string", "name"), (2, "Feature", "feature")),
-        "Features": ((1, "Entry*", "entries"),),
-        "Example": ((1, "Features", "features"),),
-    },
-    "Example",
-)
 
 
 class MaskedRows:
@@ -278,12 +262,11 @@ class MaskedRows:
     All have `length` tokens and `predictions` masked ones. `ValueError` if a file is incomplete, or records lack
     the features of masked rows.
 
-    Source: google-research/bert create_pretraining_data.py; the format of TFRecord files is described in
-    tensorflow/core/lib/io/record_writer.h.
+    Source: google-research/bert create_pretraining_data.py.
     """
 
     def __init__(self, files: Sequence[Path]):
-        digest, found = hashlib.sha256(), [_records(path) for path in files]
+        digest, found = hashlib.sha256(), [_places(path) for path in files]
         self._files = [
             np.memmap(path, np.uint8, "r") if len(r) else None
             for path, r in zip(files, found, strict=True)
@@ -365,27 +348,12 @@ class MaskedRows:
 
 def _features(record: bytes) -> dict[str, np.ndarray]:
     """The values of a record's features by name."""
-    entries = _EXAMPLE.FromString(record).features.entries
-    numbers = {e.name: e.feature.integers.value or e.feature.floats.value for e in entries}
-    return {name: np.array(values) for name, values in numbers.items()}
+    return {name: np.array(values) for name, values in tfrecords.features(record).items()}
 
 
-def _records(path: Path) -> np.ndarray:
+def _places(path: Path) -> np.ndarray:
     """The start of each record's content and its size in bytes, int64 [records, 2]."""
-    places, start, size = [], 0, path.stat().st_size
-    with path.open("rb") as file:
-        while start < size:
-            header = file.read(LENGTH.size)
-            length = LENGTH.unpack(header)[0] if len(header) == LENGTH.size else size
-            start += LENGTH.size
-            if start + length + CHECKSUM > size:
-                raise ValueError(
-                    f"{shown(str(path))} is not a complete TFRecord file: it ends within record {len(places) + 1}. "
-                    "Write it again. Compressed files must be unpacked first."
-                )
-            places.append((start, length))
-            start += length + CHECKSUM
-            file.seek(start)
+    places = [(start, len(content)) for start, content in tfrecords.records(path)]
     return np.array(places, np.int64).reshape(-1, 2)
 
 

@@ -9,7 +9,6 @@ are added when rows are composed. Reading needs no TensorFlow.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -219,14 +218,10 @@ def _counts(directory: Path, vocab_size: int) -> np.ndarray:
 
 def _vocabulary_of(tokenizer: Tokenizer) -> dict[str, Any]:
     """Everything that determines the ids of a text."""
-    options = {n: v for n, v in tokenizer.get_config().items() if n != "vocabulary"}
-    content = json.dumps(
-        [options, tokenizer.vocabulary], ensure_ascii=False, sort_keys=True, default=str
-    )
     return {
         "tokenizer": type(tokenizer).__name__,
         "vocab_size": tokenizer.vocab_size,
-        "sha256": hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest(),
+        "sha256": tokenizer.digest(),
         "special_ids": {
             r: getattr(tokenizer, f"{r}_id") for r in _ROLES if hasattr(tokenizer, f"{r}_id")
         },

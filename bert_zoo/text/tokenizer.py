@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import importlib
 import json
 import os
@@ -375,6 +376,13 @@ class Tokenizer(tf.Module):
     def vocabulary(self) -> tuple[str, ...]:
         """All tokens in the order of the ids, including added ones."""
         return self._vocabulary.tokens
+
+    def digest(self) -> str:
+        """A hash of the vocabulary and of all options, which determine the ids of a text."""
+        options = {n: v for n, v in self.get_config().items() if n != "vocabulary"}
+        content = [options, self.vocabulary]
+        text = json.dumps(content, ensure_ascii=False, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
     @property
     def base_vocabulary(self) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """The tasks of `bert_zoo finetune --task`: where their data come from and how they are measured."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, partial
@@ -11,11 +12,14 @@ from bert_zoo.cli.benchmarks.base import Benchmark
 from bert_zoo.data import glue, messages, nli, superglue
 from bert_zoo.data.choices import load_race, load_swag
 from bert_zoo.data.mrqa import load_mrqa
+from bert_zoo.data.on_disk import LARGE
 from bert_zoo.data.squad import load_squad
 from bert_zoo.data.tables import LabelledTexts, read_trec
 from bert_zoo.data.tagging import load_conll
 from bert_zoo.error_text import nearest
 from bert_zoo.fields import setting
+
+log = logging.getLogger("bert_zoo")
 
 __all__ = ["BENCHMARKS", "TASK_NAMES", "DataOptions", "make_task", "read_files"]
 
@@ -83,10 +87,16 @@ class DataOptions:
         None, 'Separator between fields, or "tab"; detected if not set.'
     )
     format: str | None = setting(
-        None, "Format of a table: csv, tsv, json, jsonl or parquet. By default its suffix decides."
+        None,
+        "Format of a table: csv, tsv, json, jsonl, parquet or tfrecord. By default its suffix decides.",
     )
     encoding: str | None = setting(
         None, "Encoding of the files. By default their byte order mark decides, else UTF-8."
+    )
+    token_dir: str | None = setting(
+        None,
+        "Folder for texts and tokens of train_file instead of memory, for several runs and processes; by default, "
+        f"from {LARGE >> 20} MiB on, bert_zoo's cache.",
     )
     source_column: str = setting("source", "The column of input texts, for text to text.")
     target_column: str = setting("target", "The column of output texts, for text to text.")
@@ -239,7 +249,7 @@ _OWN = {"needs": ("train_file",)}
 
 
 def _columns(maker: Callable[..., Benchmark], *more: str, **arguments: Any) -> Entry:
-    reads = (*FILES, *LAYOUT, "columns", *more)
+    reads = (*FILES, *LAYOUT, "columns", "token_dir", *more)
     return Entry(maker, arguments=arguments, reads=reads, **_OWN)
 
 
@@ -405,7 +415,12 @@ def read_files(task: Benchmark, options: Mapping[str, Any], *splits: str) -> Non
 
     Data that the options name no files for may be downloaded, which needs TensorFlow, so they are read later.
     """
-    if options.get("train_file") or options.get("data_dir"):
+    train = options.get("train_file")
+    in_memory = train and "token_dir" not in _entry(options["name"]).reads
+    if in_memory and (size := Path(train).stat().st_size) >= LARGE:
+        message = "%s has %d MiB and is read into memory: the task %s keeps no texts on disk."
+        log.warning(message, train, size >> 20, options["name"])
+    if train or options.get("data_dir"):
         for split in splits or ("train", *task.measured):
             task.data(split)
 

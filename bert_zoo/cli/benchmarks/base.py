@@ -6,6 +6,7 @@ Benchmarks import what needs TensorFlow or Keras where they use it, so that a mi
 import csv
 import hashlib
 from abc import ABC, abstractmethod
+from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -17,6 +18,7 @@ import numpy as np
 
 from bert_zoo.data.buckets import Batches, Batching
 from bert_zoo.data.files import require_file
+from bert_zoo.data.on_disk import StoredTexts
 from bert_zoo.error_text import shown
 from bert_zoo.metrics.errors import HardExample
 from bert_zoo.presets import Recipe
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 NUM_SHOWN = 6
 SHOWN_LENGTH = 100
+# Classes of a split's columns.
+COLUMNS = (list, array, StoredTexts)
 # Recipe settings that only some tasks read.
 OF_SOME_TASKS = (
     *("loss", "symmetric", "matryoshka", "sparsity", "mini_batch_size", "contrastive_pairs"),
@@ -101,8 +105,10 @@ class Benchmark(ABC):
         for split in ("train", *self.measured):
             data = self.data(split)
             for values in (getattr(data, field.name) for field in fields(data) if field.compare):
-                for row in values if isinstance(values, list | tuple) else [values]:
-                    digest.update(repr(row).encode("utf-8", "surrogatepass"))
+                is_column = isinstance(values, list | tuple | StoredTexts)
+                for row in values if is_column else [values]:
+                    for part in _spelled(row):
+                        digest.update(part.encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
 
     @property
@@ -282,6 +288,17 @@ class Benchmark(ABC):
         """Yields a heading, and lines about each row of the data."""
 
 
+def _spelled(value: Any) -> Iterator[str]:
+    """A value's `repr`, text by text for texts on disk, which it has as a list."""
+    if not isinstance(value, StoredTexts):
+        yield repr(value)
+        return
+    yield "["
+    for number, row in enumerate(value):
+        yield f"{', ' if number else ''}{row!r}"
+    yield "]"
+
+
 def is_test(split: str) -> bool:
     """Whether a split is a test split; some data sets have several."""
     return split.startswith("test")
@@ -316,16 +333,19 @@ def take(column: Any, rows: Iterable[int]) -> Any:
     """Some rows of a column, or of each column in a tuple."""
     if isinstance(column, tuple):
         return tuple(take(each, rows) for each in column)
-    return [column[row] for row in rows]
+    if isinstance(column, StoredTexts):
+        return column.take(rows)
+    chosen = (column[row] for row in rows)
+    return array("q", chosen) if isinstance(column, array) else list(chosen)
 
 
 def rows_of(split: Any, rows: Sequence[int]) -> Any:
-    """Some rows of a split: of its fields that are lists, or tuples of lists."""
+    """Some rows of a split: of its fields that are columns, or tuples of columns."""
     columns = {field.name: getattr(split, field.name) for field in fields(split)}
     chosen = {
         name: take(column, rows)
         for name, column in columns.items()
-        if column and isinstance(column[0] if isinstance(column, tuple) else column, list)
+        if column and isinstance(column[0] if isinstance(column, tuple) else column, COLUMNS)
     }
     return replace(split, **chosen)
 
@@ -372,24 +392,24 @@ def own_files(
         return read(path, None if path == train else whole(train))
 
     @cache
-    def drawn() -> dict[str, list[int]]:
+    def drawn() -> dict[str, np.ndarray]:
         """The splits that are a part of the training file, with their rows."""
         if not (options.held_out or options.train_rows):
             return {}
         order = spread_order(groups(whole(train)), options.split_seed)
         number = _number_held_out(options, len(order)) if options.held_out else 0
-        left = order[number:].tolist()
+        left = order[number:]
         wanted = options.train_rows or len(left)
         if wanted > len(left):
             raise ValueError(
                 f"train_rows is {wanted}, but {train} has only {len(left)} rows to train on. Choose "
                 "fewer, or leave it out for all."
             )
-        held_out = {"validation": sorted(order[:number].tolist())} if number else {}
-        return held_out | {"train": sorted(left[:wanted])}
+        held_out = {"validation": np.sort(order[:number])} if number else {}
+        return held_out | {"train": np.sort(left[:wanted])}
 
     def split_data(split: str) -> Any:
-        if rows := drawn().get(split):
+        if (rows := drawn().get(split)) is not None:
             return take(whole(train), rows)
         path = getattr(options, FILES.get(split, ""), None)
         if path is None:

@@ -16,6 +16,7 @@ from bert_zoo.cli.benchmarks.base import (
     own_files,
 )
 from bert_zoo.config import ROLES
+from bert_zoo.data.on_disk import StoredTexts, folder_of
 from bert_zoo.data.retrieval import Retrieval, read_beir
 from bert_zoo.data.tables import Table, TextColumns, read_columns, remarks
 from bert_zoo.embeddings.evaluation import similarity_of, vector_sizes
@@ -92,7 +93,7 @@ class VectorBenchmark(Benchmark):
         with model.prompting([prompts.text(**self.asked(i)) for i in range(len(columns))]):
             return column_batches(
                 model,
-                tuple(np.array(column, object) for column in columns),
+                tuple(c if isinstance(c, StoredTexts) else np.array(c, object) for c in columns),
                 *(() if labels is None else (np.asarray(labels, np.float32),)),
                 # Grouping by length would change how hard the texts of other rows are to tell apart.
                 batching=replace(recipe.batching(seed), group_by_length=False),
@@ -417,7 +418,9 @@ def column_files(options, columns: Sequence[str], label: str | None = None) -> d
     """Like `own_files`, for rows of texts in these columns by default, and a column of numbers, if any."""
 
     def read(path: str, train: TextColumns | None) -> TextColumns:
-        data = read_columns(path, options.columns or columns, label, **options.layout)
+        folder = folder_of(path, options.token_dir) if train is None else None
+        names = options.columns or columns
+        data = read_columns(path, names, label, folder=folder, **options.layout)
         if train is not None and len(train.columns) != len(data.columns):
             raise ValueError(
                 f"{path} has rows of {len(data.columns)} texts, but {options.train_file} has rows of "

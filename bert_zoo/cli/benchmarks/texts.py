@@ -20,6 +20,7 @@ from bert_zoo.cli.benchmarks.base import (
     own_files,
     take,
 )
+from bert_zoo.data.on_disk import folder_of
 from bert_zoo.data.tables import LabelledTexts, label_remarks, read_table
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.metrics.errors import (
@@ -296,6 +297,7 @@ def table_benchmark(options) -> TextBenchmark:
             regression=options.regression,
             skip_unlabelled=options.skip_unlabelled,
             **options.layout,
+            folder=folder_of(path, options.token_dir) if train is None else None,
         )
         if train is not None or is_multi_label:
             return data
