@@ -166,7 +166,7 @@ def test_fingerprints_know_equal_texts_by_their_ids_wherever_padding_stands():
 
 def test_distinct_batches_are_large_wherever_texts_allow():
     """`test_shuffled_texts_have_none_twice_in_a_batch` shows which rows they have."""
-    few = text_numbers([np.arange(100) % 50, np.arange(100) + 50])
+    few = text_numbers([(np.arange(100) % 50).astype(str), (np.arange(100) + 50).astype(str)])
     batches = distinct_batches(few, 10, np.random.default_rng(0))
     assert [len(batch) for batch in batches[:9]] == [10] * 9
 
