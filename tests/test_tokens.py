@@ -8,9 +8,12 @@ import re
 
 import numpy as np
 import pytest
+from helpers import assert_refused
 
+from bert_zoo.pretraining import tokens
+from bert_zoo.pretraining.batches import BatchesInTurn, StreamRowBatches
 from bert_zoo.pretraining.corpus import Corpus
-from bert_zoo.pretraining.tokens import TokenizedText, write_tokens
+from bert_zoo.pretraining.tokens import TokenizedText, TokenShards, shards_of, write_tokens
 from bert_zoo.text import Preprocessor, WordPieceTokenizer
 from bert_zoo.weights.files import DiskFullError
 
@@ -55,7 +58,7 @@ def test_tokens_are_what_the_tokenizer_gives(tmp_path, preprocessor):
         np.testing.assert_array_equal(found.word_starts, ~np.array(continues))
         everything.append(np.concatenate(ids))
     everything = np.concatenate(everything)
-    assert found.token_ids.dtype == written.stream().dtype == np.int32
+    assert (found.token_ids.dtype, written.stream().dtype) == (np.int32, np.uint16)
     np.testing.assert_array_equal(written.stream(), everything)
     assert written.num_tokens == len(everything) == written.sentence_starts[-1]
     assert written.num_sentences == written.document_starts[-1] == len(written.sentence_starts) - 1
@@ -154,3 +157,46 @@ def test_a_full_disk_is_said_with_the_files_name(tmp_path, preprocessor, monkeyp
 def test_text_without_tokens(tmp_path, preprocessor):
     with pytest.raises(ValueError, match="no tokens"):
         write_tokens([["\u200e"]], preprocessor, tmp_path)
+
+
+def test_shards_are_one_text_of_which_groups_are_read(tmp_path, preprocessor, monkeypatch):
+    documents = some_documents()
+    whole = write_tokens(documents, preprocessor, tmp_path / "whole")
+    for number in range(6):
+        some = documents[10 * number : 10 * number + 10]
+        write_tokens(some, preprocessor, tmp_path / "shards" / f"{number}")
+    folders = shards_of((tmp_path / "shards").rglob("*"))
+    shards = TokenShards(folders, preprocessor.tokenizer, "sentences")
+    text = shards.part(5, (1,))
+    assert (len(text), text.num_tokens) == (60, whole.num_tokens)
+    for name in ("document_starts", "sentence_starts", "counts", "begins_word"):
+        np.testing.assert_array_equal(getattr(text, name), getattr(whole, name))
+    np.testing.assert_array_equal(text.stream(), whole.stream())
+    assert shards.summary["documents"] == 60 and shards.part(0) is shards.part(9)
+
+    monkeypatch.setattr(tokens, "GROUP_TOKENS", whole.num_tokens // 3 + 1)
+    shards = TokenShards(folders, preprocessor.tokenizer, "sentences")
+    passes = [[shards.part(3 * epoch + part, (7,)) for part in range(3)] for epoch in range(4)]
+    for parts in passes:
+        assert [len(part) for part in parts] == [20] * 3
+        read = np.concatenate([part.stream() for part in parts])
+        np.testing.assert_array_equal(np.sort(read), np.sort(whole.stream()))
+    assert len({tuple(part.num_tokens for part in parts) for parts in passes}) > 1
+
+    # Batches of the parts follow each other, and resuming needs only those that are left.
+    def rows(number):
+        return StreamRowBatches(shards.part(number, (7,)).stream(), 4, 10, seed=7)
+
+    batches, sizes = BatchesInTurn(rows), [rows(number).per_epoch for number in range(4)]
+    found = [batches.at(number)["token_ids"] for number in range(sum(sizes))]
+    assert batches.starts == [0, *np.cumsum(sizes)]
+    wanted = [rows(n).at(n * size + i) for n, size in enumerate(sizes) for i in range(size)]
+    np.testing.assert_array_equal(found, [batch["token_ids"] for batch in wanted])
+
+    write_tokens(documents, made([*VOCABULARY, "epsilon"]), folders[0].parent / "other")
+    others = shards_of((tmp_path / "shards").rglob("*"))
+    assert_refused(
+        lambda: TokenShards(others, preprocessor.tokenizer, "sentences"),
+        "other has tokens of another vocabulary",
+    )
+    assert_refused(lambda: shards_of([tmp_path]), "no folder has a file index.json")

@@ -39,6 +39,7 @@ from bert_zoo.pretraining.corpus import (
     FORMS,
     MASKED_ROWS,
     STREAM,
+    TOKEN_SHARDS,
     Corpus,
     ParallelLines,
     files_of,
@@ -92,9 +93,9 @@ _TEXT = PROGRAM.list(
 _FORM = PROGRAM.enum(
     "form",
     None,
-    [*FORMS, STREAM, MASKED_ROWS],
+    [*FORMS, STREAM, MASKED_ROWS, TOKEN_SHARDS],
     "What a line of the text holds; by default its first lines decide. With stream, a language model of "
-    "words, characters or bytes reads whole files from start to end. masked_rows are files written by "
+    "words, characters or bytes reads whole files from start to end. masked_rows and tokens are written by "
     "create_pretraining_data.",
 )
 _ENCODING = PROGRAM.string(
@@ -196,7 +197,7 @@ def main(arguments: list[str]) -> None:
     reading, corpus = {"form": form, "encoding": _ENCODING.value}, None
     if _LANGUAGES.value:
         corpus = Corpus(ParallelLines(text, _LANGUAGES.value), held_out=_HELD_OUT.value)
-    elif form not in (STREAM, MASKED_ROWS):
+    elif form not in (STREAM, MASKED_ROWS, TOKEN_SHARDS):
         corpus = Corpus(text, held_out=_HELD_OUT.value, **reading)
     strategy = PROGRAM.strategy()
     from bert_zoo.cli.report import write_pretraining_report
@@ -353,10 +354,6 @@ def new(corpus: Corpus | None, directory: Path) -> Plan:
     full = family.config_class(**{**family.defaults, **config})
 
     def build(path: Path) -> str:
-        if corpus is None:
-            raise ValueError(
-                f"Rows of --form {_FORM.value} were made with a vocabulary. Name its directory with --vocabulary."
-            )
         tokens = train_vocabulary(
             (sentence for document in corpus for sentence in document),
             preset.vocabulary,
@@ -413,6 +410,10 @@ def _vocabulary(directory: Path, build: Callable[[Path], str]) -> Path:
     from bert_zoo.pretraining.run import VOCABULARY
 
     path = Path(_VOCABULARY.value or directory / VOCABULARY)
+    if _FORM.value in (MASKED_ROWS, TOKEN_SHARDS) and not _VOCABULARY.value:
+        raise ValueError(
+            f"The text of --form {_FORM.value} was made with a vocabulary. Name its directory with --vocabulary."
+        )
     if not _VOCABULARY.value and not path.is_dir():
         partly = path.with_name(f"{path.name}.partial")
         about = build(partly)

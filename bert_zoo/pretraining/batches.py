@@ -6,7 +6,7 @@ import bisect
 import functools
 import hashlib
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from bert_zoo.data.rows import RowScheme, TooFewRows
 from bert_zoo.fields import check
 from bert_zoo.graph import tf
 from bert_zoo.pretraining.rows import EpochPlan
-from bert_zoo.pretraining.tokens import TokenizedText
+from bert_zoo.pretraining.tokens import AnyText, TokenizedText
 from bert_zoo.tasks.objectives.objective import Draws, Objective
 
 # Batches made in parallel, and ahead of the one in training.
@@ -29,7 +29,7 @@ PARALLEL, AHEAD = 2, 8
 class NumberedBatches:
     """Numbered batches; each depends only on its number."""
 
-    starts: Sequence[int] = ()  # as for `PretrainingBatches`; empty if no epochs are planned
+    starts: Sequence[int] = ()  # as for `BatchesInTurn`; empty for batches without parts
     tokens: float  # mean number of tokens per batch, including special tokens but not padding
 
     def at(self, number: int) -> Any:
@@ -76,10 +76,46 @@ class ShuffledBatches(NumberedBatches):
         return self._order(epoch)[step * self.batch_size : (step + 1) * self.batch_size]
 
 
-class PretrainingBatches(NumberedBatches):
+class BatchesInTurn(NumberedBatches):
+    """The batches of one part of a text after another; a text that is not in shards is its own part each time.
+
+    Args:
+        part: number of a part -> its batches; `per_epoch` of them, from `number * per_epoch`, are used.
+
+    Attributes:
+        starts: number of the first batch of each part so far and of the next one. Kept with a checkpoint, they save
+            planning the finished parts again.
+    """
+
+    def __init__(self, part: Callable[[int], Any]):
+        self._part_of, self._parts, self.starts = part, {}, [0]
+        self._lock = threading.Lock()
+        first = self._part(0)
+        self.per_epoch, self.tokens = first.per_epoch, first.tokens
+
+    def _part(self, number: int) -> Any:
+        if number not in self._parts:
+            # Batches of the previous part may still be in the making.
+            self._parts = {n: part for n, part in self._parts.items() if n >= number - 1}
+            self._parts[number] = self._part_of(number)
+        return self._parts[number]
+
+    def at(self, number: int) -> Any:
+        number = int(number)
+        with self._lock:
+            while self.starts[-1] <= number:
+                part = self._part(len(self.starts) - 1)
+                self.starts.append(self.starts[-1] + part.per_epoch)
+            place = bisect.bisect_right(self.starts, number) - 1
+            part = self._part(place)
+        return part.at(place * part.per_epoch + number - self.starts[place])
+
+
+class PretrainingBatches(BatchesInTurn):
     """Numbered batches of a text. Each depends only on seed and number, so training can resume anywhere.
 
-    Rows at the end of an epoch are left out if they do not fill a batch. The next epoch has different rows.
+    An epoch is a pass over the text or, for `TokenShards`, over a part of it, whose rows are shuffled. Rows at the end
+    of an epoch are left out if they do not fill a batch. The next epoch has different rows.
 
     Args:
         seed: seed of rows and masks.
@@ -92,7 +128,7 @@ class PretrainingBatches(NumberedBatches):
 
     def __init__(
         self,
-        text: TokenizedText,
+        text: AnyText,
         scheme: RowScheme,
         objective: Objective,
         batch_size: int,
@@ -104,44 +140,35 @@ class PretrainingBatches(NumberedBatches):
         self.text, self.scheme, self.objective = text, scheme, objective
         self.batch_size, self.seed, self.first_epoch = batch_size, seed, first_epoch
         self.mlm_only = mlm_only
-        self._plans: dict[int, EpochPlan] = {}
-        self.starts = [0]
-        self._lock = threading.Lock()
-        self.per_epoch = self._plan(0).num_rows // batch_size
+        super().__init__(self._epoch)
         if not self.per_epoch:
             raise TooFewRows(
-                f"The text has {self._plan(0).num_rows:,} rows of up to {scheme.length} tokens, but a "
+                f"The text has {self._part(0).plan.num_rows:,} rows of up to {scheme.length} tokens, but a "
                 f"batch has {batch_size}. Lower batch_size, or add text."
             )
-        self.tokens = float(self._plan(0).lengths.mean() * batch_size)
 
-    def _plan(self, epoch: int) -> EpochPlan:
-        if epoch not in self._plans:
-            # Batches of the previous epoch may still be in the making.
-            self._plans = {n: plan for n, plan in self._plans.items() if n >= epoch - 1}
-            self._plans[epoch] = EpochPlan(
-                self.text, self.scheme, self.seed, self.first_epoch + epoch
-            )
-        return self._plans[epoch]
+    def _epoch(self, number: int) -> EpochBatches:
+        text = self.text.part(number, (self.seed, self.first_epoch))
+        return EpochBatches(text, self.first_epoch + number, self)
 
-    def _place(self, number: int) -> tuple[EpochPlan, int, int]:
-        """The plan, the epoch and the first row of a batch."""
-        with self._lock:
-            while self.starts[-1] <= number:
-                plan = self._plan(len(self.starts) - 1)
-                self.starts.append(self.starts[-1] + plan.num_rows // self.batch_size)
-            epoch = bisect.bisect_right(self.starts, number) - 1
-            return self._plan(epoch), epoch, (number - self.starts[epoch]) * self.batch_size
+
+class EpochBatches(NumberedBatches):
+    """The batches of one epoch of `PretrainingBatches`."""
+
+    def __init__(self, text: TokenizedText, epoch: int, source: PretrainingBatches):
+        self.epoch, self.source = epoch, source
+        self.plan = EpochPlan(text, source.scheme, source.seed, epoch)
+        self.per_epoch = self.plan.num_rows // source.batch_size
+        self.tokens = float(self.plan.lengths.mean() * source.batch_size)
 
     def at(self, number: int) -> tuple[dict[str, np.ndarray], Any]:
-        plan, epoch, first = self._place(int(number))
-        rows = plan.batch(range(first, first + self.batch_size))
+        source, first = self.source, number % self.per_epoch * self.source.batch_size
+        rows = self.plan.batch(range(first, first + source.batch_size))
         if "document_ids" in rows:
             # The model derives the positions in its table from these.
             del rows["position_ids"]
-        draws = Draws(self.seed, self.first_epoch + epoch, rows["row"])
-        inputs, labels = self.objective(rows, draws)
-        return inputs, labels["mlm_logits"] if self.mlm_only else labels
+        inputs, labels = source.objective(rows, Draws(source.seed, self.epoch, rows["row"]))
+        return inputs, labels["mlm_logits"] if source.mlm_only else labels
 
 
 class StreamBatches(NumberedBatches):
@@ -185,9 +212,10 @@ class StreamBatches(NumberedBatches):
         position = step * self.segment_length + np.arange(self.segment_length)
         inside = position < self.lengths[:, None]
         source = np.where(inside, self.starts_of_rows[:, None] + position, 0)
+        tokens, labels = (self.token_ids[at].astype(np.int32) for at in (source, source + 1))
         return {
-            "token_ids": np.where(inside, self.token_ids[source], 0).astype(np.int32),
-            "labels": np.where(inside, self.token_ids[source + 1], IGNORED_LABEL).astype(np.int32),
+            "token_ids": np.where(inside, tokens, 0),
+            "labels": np.where(inside, labels, IGNORED_LABEL),
             "starts_stream": np.full(len(self.lengths), step == 0, np.int32),
         }
 
@@ -355,20 +383,3 @@ def _places(path: Path) -> np.ndarray:
     """The start of each record's content and its size in bytes, int64 [records, 2]."""
     places = [(start, len(content)) for start, content in tfrecords.records(path)]
     return np.array(places, np.int64).reshape(-1, 2)
-
-
-def part_of(files: Sequence[Path], held_out: float) -> tuple[MaskedRows, MaskedRows | None]:
-    """The rows to train on and the held-out rows, of files of a single call of `create_pretraining_data`.
-
-    Whole files are held out, as each document's rows are in a single file: a share of them, rounded, but at least
-    one; none for 0.
-    """
-    if not held_out:
-        return MaskedRows(files), None
-    number = max(1, round(len(files) * held_out))
-    if number >= len(files):
-        raise ValueError(
-            f"Holding out a share of {held_out} leaves none of {len(files)} files to train on. Choose --held_out 0, "
-            "or write more files (--num_shards)."
-        )
-    return MaskedRows(files[:-number]), MaskedRows(files[-number:])

@@ -12,11 +12,16 @@ from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.models import CausalLM, Encoder, StatefulLM
 from bert_zoo.models.task_model import Use
 from bert_zoo.presets import LanguageModelPreset
-from bert_zoo.pretraining.batches import NumberedBatches, StreamBatches, StreamRowBatches
+from bert_zoo.pretraining.batches import (
+    BatchesInTurn,
+    NumberedBatches,
+    StreamBatches,
+    StreamRowBatches,
+)
 from bert_zoo.pretraining.corpus import Corpus
 from bert_zoo.pretraining.masked import HeldOut, log_frequencies
 from bert_zoo.pretraining.streams import StreamPart
-from bert_zoo.pretraining.tokens import TokenizedText
+from bert_zoo.pretraining.tokens import AnyText
 from bert_zoo.registry import registry
 from bert_zoo.tasks.bidirectional_lm import BidirectionalLM
 from bert_zoo.text.format import DeferredPreprocessor, TextFormat, rows_of_language_models
@@ -26,6 +31,7 @@ from bert_zoo.training.optimizers import AveragedSGD, language_model_adam
 
 # The number of held-out tokens to measure on.
 MEASURED_TOKENS = 1 << 16
+Stream = AnyText | StreamPart
 
 
 @dataclass(frozen=True)
@@ -49,11 +55,12 @@ class StreamSettings:
 
 
 class StreamTraining:
-    """Trains a recurrent language model on a stream. `seed` is unused: nothing is drawn for a stream.
+    """Trains a recurrent language model on a stream. `seed` only groups the shards of a text that has some.
 
     `model` has the memory, for `fit`; `counts` are the text's tokens; one phase lasts the whole training.
     """
 
+    reads = "lines"  # as for `MaskedTraining`
     compares_with_unigrams = True
     use = Use(
         "text-generation",
@@ -62,12 +69,10 @@ class StreamTraining:
         limits=("Its output resembles its training texts and need not be true.",),
     )
 
-    def __init__(
-        self, model: CausalLM, settings: StreamSettings, text: TokenizedText | StreamPart, seed: int
-    ):
+    def __init__(self, model: CausalLM, settings: StreamSettings, text: Stream, seed: int):
         self.language_model, self.settings, self.seed = model, settings, seed
         self.model, self.counts = self.trained_model(), text.counts
-        self.phases = [self.batches_of(text.stream())]
+        self.phases = [BatchesInTurn(lambda n: self.batches_of(text.part(n, (seed,)).stream()))]
 
     @staticmethod
     def as_tokenized(document: Sequence[str], tokenizer) -> Sequence[str]:
@@ -93,8 +98,8 @@ class StreamTraining:
             "steps_per_execution": self.settings.steps_per_execution,
         }
 
-    def held_out(self, name: str, text: TokenizedText | StreamPart) -> HeldOut:
-        token_ids = text.stream()[:MEASURED_TOKENS]
+    def held_out(self, name: str, text: Stream) -> HeldOut:
+        token_ids = text.part(0).stream()[:MEASURED_TOKENS]
         batches = self.batches_of(token_ids)
         return HeldOut(name, batches, batches.per_epoch, token_ids)
 
@@ -145,6 +150,8 @@ class RowTraining(StreamTraining):
     Rows may begin and end anywhere; `seed` orders them.
     """
 
+    reads = "joined"
+
     @staticmethod
     def as_tokenized(document: Sequence[str], tokenizer) -> Sequence[str]:
         """The text to tokenize: one sentence per line, and the end token."""
@@ -160,9 +167,9 @@ class RowTraining(StreamTraining):
         recipe = self.settings.recipe
         return StreamRowBatches(token_ids, recipe.batch_size, recipe.segment_length, self.seed)
 
-    def held_out(self, name: str, text: TokenizedText | StreamPart) -> HeldOut:
+    def held_out(self, name: str, text: Stream) -> HeldOut:
         """A text to measure on. It may have fewer rows than a batch, or be shorter than a row."""
-        recipe, token_ids = self.settings.recipe, text.stream()[:MEASURED_TOKENS]
+        recipe, token_ids = self.settings.recipe, text.part(0).stream()[:MEASURED_TOKENS]
         length = max(1, min(recipe.segment_length, len(token_ids) - 1))
         rows = max(1, min(recipe.batch_size, (len(token_ids) - 1) // length))
         batches = StreamRowBatches(token_ids, rows, length, self.seed)
@@ -259,13 +266,7 @@ class BidirectionalTraining(StreamTraining):
         limits=("It has no head for a task: train a tagger or classifier on its vectors.",),
     )
 
-    def __init__(
-        self,
-        model: BidirectionalLM,
-        settings: StreamSettings,
-        text: TokenizedText | StreamPart,
-        seed: int,
-    ):
+    def __init__(self, model: BidirectionalLM, settings: StreamSettings, text: Stream, seed: int):
         self.words = WordsOfText(
             model.words.tokenizer.vocabulary, model.encoder, model.softmax.size
         )
@@ -291,7 +292,7 @@ class BidirectionalTraining(StreamTraining):
             "backward loss": backward,
         }
 
-    def held_out(self, name: str, text: TokenizedText | StreamPart) -> HeldOut:
+    def held_out(self, name: str, text: Stream) -> HeldOut:
         """A text to measure on, with the words to predict as its ids."""
         found = super().held_out(name, text)
         return found._replace(token_ids=self.words.classes(found.token_ids))

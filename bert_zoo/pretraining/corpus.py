@@ -165,9 +165,9 @@ logger = logging.getLogger(__name__)
 
 JSON_LINES = "json_lines"
 FORMS = ("sentences", "paragraphs", "documents", JSON_LINES)
-# Forms without documents: whole files as a language model's stream, and rows made by
-# `bert_zoo create_pretraining_data`.
-STREAM, MASKED_ROWS = "stream", "masked_rows"
+# Forms without documents: whole files as a language model's stream, and what `bert_zoo create_pretraining_data`
+# writes.
+STREAM, MASKED_ROWS, TOKEN_SHARDS = "stream", "masked_rows", "tokens"
 PARTS = ("train", "held_out")
 DUPLICATES = ("documents", "sentences")
 
@@ -329,6 +329,10 @@ class Corpus:
                 counts.characters += sum(map(len, document))
                 yield document
 
+    def documents(self) -> Iterator[Document]:
+        """Yields all documents of both parts, duplicates too, without counting them."""
+        return self._bounded(self._raw())
+
     @functools.cached_property
     def _division(self) -> tuple[float, int]:
         """Share of hashes whose documents are held out; sentences read as one document, 0 for the source's own."""
@@ -368,7 +372,7 @@ class Corpus:
 
     def _divided(self, sentences: int) -> Iterator[Document]:
         """The source's documents, or so many sentences as one each."""
-        for document in self._bounded(self._raw()):
+        for document in self.documents():
             size = sentences or len(document)
             for start in range(0, len(document), size):
                 yield document[start : start + size]

@@ -26,7 +26,7 @@ from bert_zoo.pretraining.rows import (
     PackedExamples,
     SentencePairs,
 )
-from bert_zoo.pretraining.tokens import TokenizedText, ids_of
+from bert_zoo.pretraining.tokens import AnyText, ids_of
 from bert_zoo.registry import registry
 from bert_zoo.tasks.objectives import Draws, objective_for
 from bert_zoo.tasks.objectives.denoising import Denoising
@@ -182,6 +182,7 @@ class MaskedTraining:
     `ValueError` if the rows are pairs and the model has no head for pairs, or the text is too short.
     """
 
+    reads = "sentences"  # what is tokenized of a document, by `as_tokenized`
     measured_batches = 1
     compares_with_unigrams = True  # whether a unigram model's loss is of the same kind
     use = Use(
@@ -193,9 +194,7 @@ class MaskedTraining:
         limits=("Without fine-tuning it can only fill in masked tokens.",),
     )
 
-    def __init__(
-        self, model: ObjectiveModel, settings: MaskedSettings, text: TokenizedText, seed: int
-    ):
+    def __init__(self, model: ObjectiveModel, settings: MaskedSettings, text: AnyText, seed: int):
         self.model = self.inner = model
         self.settings, self.counts = settings, text.counts
         self.objective = objective_for(model, settings.objective or None, text.counts)
@@ -224,7 +223,7 @@ class MaskedTraining:
         return self.settings.scheme(length, self.inner.preprocessor.tokenizer)
 
     def batches_of(
-        self, text: TokenizedText, length: int, batch_size: int, seed: int, first_epoch: int = 0
+        self, text: AnyText, length: int, batch_size: int, seed: int, first_epoch: int = 0
     ) -> PretrainingBatches | MaskedRowBatches:
         return PretrainingBatches(
             text,
@@ -251,7 +250,7 @@ class MaskedTraining:
             **({"languages": list(settings.languages)} if settings.languages else {}),
         }
 
-    def held_out(self, name: str, text: TokenizedText) -> HeldOut:
+    def held_out(self, name: str, text: AnyText) -> HeldOut:
         """Rows of a text to measure on, as long as in the last phase, which is how the model will be used.
 
         There are at most `MEASURED_ROWS` rows, or `measured_batches` batches, each at most as large as in training.
@@ -326,9 +325,7 @@ class RememberingTraining(MaskedTraining):
     original). The saved model has no memory.
     """
 
-    def __init__(
-        self, model: ObjectiveModel, settings: MaskedSettings, text: TokenizedText, seed: int
-    ):
+    def __init__(self, model: ObjectiveModel, settings: MaskedSettings, text: AnyText, seed: int):
         if "reads_backwards" not in model.id_limits():
             raise ValueError(
                 f"rows={settings.rows} continue from batch to batch, and masked-token models of the "

@@ -20,7 +20,7 @@ from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.loading.locating import RUN_MODEL
 from bert_zoo.models import CausalLM
 from bert_zoo.models.task_model import Use
-from bert_zoo.pretraining.batches import MaskedRows, NumberedBatches, part_of
+from bert_zoo.pretraining.batches import MaskedRows, NumberedBatches
 from bert_zoo.pretraining.causal import (
     BidirectionalTraining,
     RowTraining,
@@ -30,6 +30,7 @@ from bert_zoo.pretraining.causal import (
 from bert_zoo.pretraining.corpus import (
     MASKED_ROWS,
     STREAM,
+    TOKEN_SHARDS,
     Corpus,
     CorpusCounts,
     ParallelLines,
@@ -44,7 +45,7 @@ from bert_zoo.pretraining.masked import (
     RememberingTraining,
 )
 from bert_zoo.pretraining.streams import MISFIT, FileStream, StreamPart, misfit
-from bert_zoo.pretraining.tokens import TokenizedText, write_tokens
+from bert_zoo.pretraining.tokens import AnyText, TokenizedText, TokenShards, shards_of, write_tokens
 from bert_zoo.tasks.bidirectional_lm import BidirectionalLM
 from bert_zoo.tasks.objectives.objective import ObjectiveModel
 from bert_zoo.tasks.text_to_text import TextToText
@@ -274,10 +275,10 @@ def pretrain(
         general_text: text of other kinds, on which the loss is also measured.
         reading: options of `Corpus` for `text`, such as `form` and `encoding`; they do not apply to
             `general_text`. With the form "stream" both texts are whole files, which a language model of words,
-            characters or bytes reads from end to end. With "masked_rows" both were written by
+            characters or bytes reads from end to end. With "masked_rows" or "tokens" both were written by
             `bert_zoo create_pretraining_data`.
-        held_out: share of the documents to measure on, or of a stream's tokens, or of the files of rows; 0
-            keeps nothing out.
+        held_out: share of the documents to measure on, or of a stream's tokens, or of the files or folders that
+            create_pretraining_data wrote; 0 keeps nothing out.
         seed: seed of randomly initialised weights, rows, masks and dropout.
         strategy: a strategy from `bert_zoo.training.strategy`. Of several workers, only the chief writes.
         report: writes the report of a finished run, such as `bert_zoo.cli.report.write_pretraining_report`.
@@ -312,7 +313,10 @@ def pretrain(
     elif kind is None:
         kind = RememberingTraining if settings.goes_on else MaskedTraining
     if reading.get("form") == MASKED_ROWS:
-        kind, read = MaskedRowTraining, read_masked_rows(*texts, held_out)
+        kind, read = MaskedRowTraining, read_written(*texts, held_out, files_of, MaskedRows)
+    elif reading.get("form") == TOKEN_SHARDS:
+        opened = partial(TokenShards, tokenizer=preprocessor.tokenizer, reads=kind.reads)
+        read = read_written(*texts, held_out, lambda text: shards_of(files_of(text)), opened)
     elif reading.get("form") == STREAM:
         read = read_streams(*texts, held_out, preprocessor, directory / TOKENS)
     else:
@@ -422,7 +426,7 @@ def print_losses(when: str, losses: Mapping[str, Any]) -> None:
 
 # --- The texts to train on and to evaluate on ---
 
-Text = TokenizedText | StreamPart | MaskedRows
+Text = AnyText | StreamPart | MaskedRows
 HELD_OUT, GENERAL = "held out", "general text"
 
 
@@ -518,12 +522,22 @@ def read_streams(
     return Texts(StreamPart(whole, 0, end), measured)
 
 
-def read_masked_rows(
-    text: Sequence[str] | str, general_text: Sequence[str] | str | None, held_out: float
+def read_written(
+    text: Any, general_text: Any, held_out: float, found: Callable, opened: Callable
 ) -> Texts:
-    """Reads rows that are masked already, and sets whole files aside."""
-    trained_on, aside = part_of(files_of(text), held_out)
-    measured: dict[str, Text] = {} if aside is None else {HELD_OUT: aside}
+    """Reads what `bert_zoo create_pretraining_data` has written: `opened` reads the files that are `found` for a text.
+
+    Whole files are set aside, as a document is in one: a share of them, rounded, but at least one; none for 0.
+    """
+    files = found(text)
+    number = max(1, round(len(files) * held_out)) if held_out else 0
+    if number >= len(files):
+        raise ValueError(
+            f"Holding out a share of {held_out} leaves none of {len(files)} files to train on. Choose --held_out 0, "
+            "or write more files (--num_shards)."
+        )
+    end = len(files) - number
+    measured = {HELD_OUT: opened(files[end:])} if number else {}
     if general_text is not None:
-        measured[GENERAL] = MaskedRows(files_of(general_text))
-    return Texts(trained_on, measured)
+        measured[GENERAL] = opened(found(general_text))
+    return Texts(opened(files[:end]), measured)

@@ -63,6 +63,9 @@ class StreamPart:
     def stream(self) -> np.ndarray:
         return self.text.stream()[self.first : self.end]
 
+    def part(self, number: int, seeds: Sequence[int] = ()) -> StreamPart:
+        return self
+
     @property
     def counts(self) -> np.ndarray:
         """How often each token occurs, int64 [vocab_size]."""

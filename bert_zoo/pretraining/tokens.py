@@ -3,11 +3,13 @@
 A directory has the ids of all tokens (`tokens.bin`), the starts of sentences and documents
 (`sentences.bin`, `documents.bin`), how often each token occurs and which tokens begin a word (`counts.npy`,
 `begins_word.npy`), and `index.json`. The .bin files are memory-mapped. Special tokens are not included: they
-are added when rows are composed. Reading needs no TensorFlow.
+are added when rows are composed. A text of any size can be in several directories, its shards. Reading needs no
+TensorFlow.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 from collections import deque
@@ -37,6 +39,8 @@ INDEX = "index.json"
 BATCH_CHARACTERS = 1 << 16
 # Tokens to count at a time: NumPy needs eight bytes for each.
 COUNTED_TOKENS = 1 << 20
+# Tokens of the shards that are in memory together, with a plan of their shuffled rows.
+GROUP_TOKENS = 1 << 27
 SUMMARY = ("documents", "sentences", "tokens", "text_sha256")
 _ROLES = ("unk", "pad", "cls", "sep", "mask", "eos")
 
@@ -73,7 +77,7 @@ def write_tokens(
 
     Returns:
         The `TokenizedText`: `document(number)` returns a document's tokens, `counts` int64 [vocab_size]
-        how often each token occurs, `stream()` all tokens, int32 [tokens].
+        how often each token occurs, `stream()` all tokens [tokens].
 
     Raises:
         ValueError: no document has a token, or the directory has other documents or another vocabulary.
@@ -165,7 +169,7 @@ def _tokenized(
     workers = os.cpu_count() or 1
     with ThreadPoolExecutor(workers) as pool:
         ahead: deque = deque()
-        for batch in _batches(documents):
+        for batch in in_batches(documents, BATCH_CHARACTERS):
             ahead.append(pool.submit(tokenize, batch))
             if len(ahead) > workers:
                 yield from ahead.popleft().result()
@@ -189,12 +193,13 @@ def ids_of(tokenizer: Tokenizer, texts: Sequence[str | bytes]) -> list[np.ndarra
     return np.split(ids, ends[1:-1])
 
 
-def _batches(documents: Iterator[Sequence[str]]) -> Iterator[list[Sequence[str]]]:
+def in_batches(documents: Iterable[Sequence[str]], most: int) -> Iterator[list[Sequence[str]]]:
+    """Yields lists of documents with about so many characters."""
     batch, size = [], 0
     for document in documents:
         batch.append(document)
         size += sum(map(len, document))
-        if size >= BATCH_CHARACTERS:
+        if size >= most:
             yield batch
             batch, size = [], 0
     if batch:
@@ -325,13 +330,96 @@ class TokenizedText:
         return Document(ids, starts[:-1] - starts[0], word_starts)
 
     def stream(self) -> np.ndarray:
-        """Reads the tokens of all documents: int32 [tokens]."""
-        return self._tokens.astype(np.int32)
+        """The tokens of all documents: uint16 or int32 [tokens], memory-mapped."""
+        return self._tokens
+
+    def part(self, number: int, seeds: Sequence[int] = ()) -> TokenizedText:
+        """The text to train on in pass `number`: itself, each time; see `TokenShards.part`."""
+        return self
 
     def read(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Concatenated runs of tokens, int32 [sum of lengths]; `starts`, `lengths` (at least 1) are [runs]."""
         starts, lengths = np.asarray(starts, np.int64), np.asarray(lengths, np.int64)
         return self._tokens[np.repeat(starts, lengths) + ranges(lengths)].astype(np.int32)
+
+
+class JoinedText(TokenizedText):
+    """Several texts of one vocabulary, one after another, in memory. It has no `directory` and no `index`."""
+
+    def __init__(self, texts: Sequence[TokenizedText]):
+        def joined(starts: list[np.ndarray]) -> np.ndarray:
+            before = np.cumsum([0, *(each[-1] for each in starts)])
+            moved = [each[:-1] + first for each, first in zip(starts, before, strict=False)]
+            return np.concatenate([*moved, before[-1:]])
+
+        self.document_starts = joined([text.document_starts for text in texts])
+        self.sentence_starts = joined([text.sentence_starts for text in texts])
+        self.num_documents = len(self.document_starts) - 1
+        self.num_sentences = len(self.sentence_starts) - 1
+        self._tokens = np.concatenate([text.stream() for text in texts])
+        self.num_tokens = len(self._tokens)
+        self.counts = np.sum([text.counts for text in texts], axis=0)
+        for name in ("begins_word", "layout", "special_ids"):
+            setattr(self, name, getattr(texts[0], name))
+
+
+class TokenShards:
+    """A text in several directories of `write_tokens`, its shards; `counts` and `summary` as for `TokenizedText`.
+
+    A pass over it has several parts, each of a group of shards with up to `GROUP_TOKENS` tokens, or of a single larger
+    shard. `reads` is what the model reads of each document, see `MaskedTraining.reads`. Errors are those of
+    `TokenizedText`, and ValueError for shards that do not belong together or to the model.
+    """
+
+    def __init__(self, directories: Sequence[Path], tokenizer: Tokenizer, reads: str):
+        def kind(text: TokenizedText) -> tuple[Any, ...]:
+            return text.index["sha256"], text.index["layout"], text.index.get("reads", reads)
+
+        self.directories = sorted(directories)
+        first, digest = TokenizedText(self.directories[0], tokenizer), hashlib.sha256()
+        wanted, self.counts = (*kind(first)[:2], reads), np.zeros_like(first.counts)
+        self.summary = dict.fromkeys(SUMMARY[:-1], 0)
+        for directory in self.directories:
+            shard = TokenizedText(directory)
+            if (found := kind(shard)) != wanted:
+                raise ValueError(
+                    f"{directory} has tokens of another vocabulary, or the {found[-1]} of documents, of which the "
+                    f"model reads the {reads}. Pass shards of a single call of create_pretraining_data, with the "
+                    "model's --family."
+                )
+            self.counts += shard.counts
+            for name in self.summary:
+                self.summary[name] += shard.index[name]
+            digest.update(shard.index["text_sha256"].encode())
+        self._groups = min(-(-self.summary["tokens"] // GROUP_TOKENS), len(self.directories))
+        self.summary["text_sha256"] = digest.hexdigest()
+        self._joined = functools.lru_cache(maxsize=2)(self._join)
+
+    def _join(self, shards: tuple[int, ...]) -> TokenizedText:
+        texts = [TokenizedText(self.directories[shard]) for shard in shards]
+        return texts[0] if len(texts) == 1 else JoinedText(texts)
+
+    def part(self, number: int, seeds: Sequence[int] = ()) -> TokenizedText:
+        """The shards of a part, as one text. In each pass, all shards are divided anew, at random by seeds and pass."""
+        epoch, group = divmod(number, self._groups)
+        rng = np.random.default_rng([*seeds, epoch, 1])
+        shards = np.array_split(rng.permutation(len(self.directories)), self._groups)[group]
+        # In their own order, so that a single part is the text as one machine writes it.
+        return self._joined(tuple(np.sort(shards).tolist()))
+
+
+AnyText = TokenizedText | TokenShards
+
+
+def shards_of(files: Iterable[Path]) -> list[Path]:
+    """The directories of `write_tokens` among files; `FileNotFoundError` if there are none."""
+    found = sorted(path.parent for path in files if path.name == INDEX)
+    if not found:
+        raise FileNotFoundError(
+            f"There are no tokens: no folder has a file {INDEX}. Pass the folder that `bert_zoo "
+            "create_pretraining_data --rows tokens` wrote."
+        )
+    return found
 
 
 def _dtype(vocab_size: int) -> np.dtype:
