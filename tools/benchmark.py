@@ -127,6 +127,11 @@ _KINDS = flags.DEFINE_multi_enum(
     "kinds", ["dense", "sparse", "late"], ["dense", "sparse", "late"], "Of vectors to train."
 )
 _EPOCHS = flags.DEFINE_integer("epochs", 1, "Of trainings of vectors.", lower_bound=1)
+_SPARSE_START = flags.DEFINE_string(
+    "sparse_start",
+    None,
+    "A masked language model that sparse vectors are trained from; by default MiniLM with a new head.",
+)
 _TRAINED = flags.DEFINE_string("trained", None, "Where to keep the models that vectors are of.")
 _LONG_LENGTHS = flags.DEFINE_multi_integer(
     "long_lengths", [512, 1024, 2048, 4096, 8192], "Of long documents, tokens of a row alone."
@@ -705,7 +710,10 @@ def race_trainings(
     from bert_zoo.training import bert_adamw, compile_for_task
 
     tf.keras.utils.set_random_seed(0)
-    model = bert_zoo.load("minilm_l6", **KINDS[kind])
+    # A head for masked tokens that was trained needs no init.
+    start, how = _SPARSE_START.value, KINDS[kind]
+    trained_head = kind == "sparse" and start
+    model = bert_zoo.load(start, how["task"]) if trained_head else bert_zoo.load("minilm_l6", **how)
     bert_zoo.save(model, folder / "start", format="hf")
     before = measured(model)
     print(f"{kind}, before: {before}", flush=True)
