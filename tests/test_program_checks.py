@@ -160,7 +160,7 @@ COMMANDS = {
     "evaluate --run run --task sst3": "There is no task 'sst3'",
     "predict --run run --file a.csv --output out.csv --text words": "there is no column 'words'",
     "predict --run run --file a.csv --output out.xls": "--output is 'out.xls'",
-    "embed --text b.csv --output out.npy": "There is no file b.csv",
+    "embed --text b.csv --output out.npy": "There is no file 'b.csv'",
     "embed --text a.csv --column words": "the columns are ['text', 'label']. Name the column with --column.",
     "distill --teacher run --student bert_tiny --train_file b.csv": "There is no file b.csv",
     "distill --teacher bert_tiny --table 8 --epochs 3": "With --table, --epochs has no effect",

@@ -408,9 +408,12 @@ def test_faults_keep_their_traceback():
 
 
 def test_ctrl_c_ends_a_program_in_one_line():
-    # It waits for texts on standard input.
     running = start("predict", "--run", "nowhere", stdin=subprocess.PIPE)
-    time.sleep(3)
+    # It waits for texts on standard input once its processor time stands still.
+    before, now = None, ""
+    while now != before:
+        time.sleep(2)
+        before, now = now, Path(f"/proc/{running.pid}/stat").read_text().split()[13:15]
     running.send_signal(signal.SIGINT)
     out, err = running.communicate()
     assert (running.returncode, out, err.strip()) == (130, "", "Stopped.")

@@ -92,7 +92,7 @@ _NUM_SHARDS = PROGRAM.integer(
 _NEAR = PROGRAM.float(
     "near_duplicates",
     None,
-    "Also leave out near duplicates: documents that share this fraction of their sequences of five words.",
+    "Also leave out documents that share this fraction of their five-word sequences.",
     lower_bound=0.5,
     upper_bound=1,
 )
