@@ -1,7 +1,6 @@
 """Writes text for pretraining with Apache Beam, for text too large for one machine.
 
-bert_zoo create_pretraining_data --rows tokens --family roberta --text "my/*.txt" --vocabulary vocabularies/mine \
-  --output shards
+bert_zoo create_pretraining_data --rows tokens --text "my/*.txt" --vocabulary vocabularies/mine --output shards
 bert_zoo create_pretraining_data --text "gs://b/*.txt" --vocabulary gs://b/vocabulary --output gs://b/rows \
   -- --runner=DataflowRunner --project=p --region=r --temp_location=gs://b/tmp
 
