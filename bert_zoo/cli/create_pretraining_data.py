@@ -209,7 +209,7 @@ def _dealt(
             lines: dict[int, list[bytes]] = defaultdict(list)
             for document in batch:
                 digest = _digest(document)
-                shard = int(digest[:15], 16) % settings.num_shards
+                shard = _shard_of(digest, settings.num_shards)
                 if shard in read:
                     line = f"{digest}\t{json.dumps(document, ensure_ascii=False)}\n"
                     lines[shard].append(line.encode("utf-8", "surrogatepass"))
@@ -223,6 +223,11 @@ def _dealt(
 
 def _digest(document: list[str]) -> str:
     return hashlib.blake2b("\n".join(document).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _shard_of(digest: str, num_shards: int) -> int:
+    """The shard of a document, of its digest or the beginning of that."""
+    return int(digest[:15], 16) % num_shards
 
 
 def _lines(place: Place) -> list[bytes]:
@@ -266,7 +271,7 @@ def _near(group: Any, threshold: float, num_shards: int) -> Iterator[tuple[int, 
     from bert_zoo.pretraining.near_duplicates import near_duplicates
 
     for name in near_duplicates(group[1], threshold):
-        yield int(name.hex()[:15], 16) % num_shards, name
+        yield _shard_of(name.hex(), num_shards), name
 
 
 # --- Shards ---

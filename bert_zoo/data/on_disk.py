@@ -24,8 +24,12 @@ from tqdm import tqdm
 
 import bert_zoo
 from bert_zoo.text.numpy_packing import Slices
-from bert_zoo.weights.cache import cache_directory
-from bert_zoo.weights.files import naming_full_disk, remove_leftovers, replacing_directory
+from bert_zoo.weights.files import (
+    cache_directory,
+    naming_full_disk,
+    remove_leftovers,
+    replacing_directory,
+)
 
 log = logging.getLogger("bert_zoo")
 

@@ -609,7 +609,7 @@ def _parquet_records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
 def _tfrecord_records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yields the features of each Example: its value, a list of several, None without one."""
     files.require_file(path, advice="Check its name and folder.")
-    for number, (_, content) in enumerate(tfrecords.records(path), start=1):
+    for number, content in enumerate(tfrecords.records(path), start=1):
         try:
             found = {
                 name: [v.decode() if isinstance(v, bytes) else v for v in values] or [None]

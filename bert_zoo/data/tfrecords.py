@@ -26,8 +26,9 @@ _EXAMPLE = message_class(
 )
 
 
-def records(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yields the position and the content of each record; ValueError if the file ends within one."""
+def places(path: Path) -> Iterator[tuple[int, int]]:
+    """Yields where each record's content starts and its size in bytes, which are not read; ValueError if the file ends
+    within a record."""
     start, number, size = 0, 0, path.stat().st_size
     with path.open("rb") as file:
         while start < size:
@@ -39,9 +40,17 @@ def records(path: Path) -> Iterator[tuple[int, bytes]]:
                     f"{shown(str(path))} is not a complete TFRecord file: it ends within record {number}. "
                     "Write it again. Compressed files must be unpacked first."
                 )
-            yield start, file.read(length)
-            file.seek(_CHECKSUM, 1)
+            yield start, length
             start += length + _CHECKSUM
+            file.seek(start)
+
+
+def records(path: Path) -> Iterator[bytes]:
+    """Yields the content of each record; errors as for `places`."""
+    with path.open("rb") as file:
+        for start, length in places(path):
+            file.seek(start)
+            yield file.read(length)
 
 
 def features(record: bytes) -> dict[str, Sequence[bytes] | Sequence[float] | Sequence[int]]:

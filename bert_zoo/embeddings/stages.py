@@ -4,7 +4,7 @@ NumPy and SciPy alone: nothing here imports TensorFlow or Keras.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -255,9 +255,14 @@ class SparseStage(Stage):
 
     def blocks(self, rows: int) -> Iterator[tuple[int, Block]]:
         if self.corpus.format == "csc":
-            yield 0, _SparseVectors(_scaled(self.corpus, self.cosine))
+            yield 0, self._whole
         else:
             yield from super().blocks(rows)
+
+    @cached_property
+    def _whole(self) -> Block:
+        """All rows, which are scaled once, not for each part of the queries."""
+        return _SparseVectors(_scaled(self.corpus, self.cosine))
 
     def at(self, rows: np.ndarray | slice) -> Block:
         return _SparseVectors(_scaled(self.corpus[rows], self.cosine))

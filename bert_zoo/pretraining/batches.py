@@ -381,5 +381,4 @@ def _features(record: bytes) -> dict[str, np.ndarray]:
 
 def _places(path: Path) -> np.ndarray:
     """The start of each record's content and its size in bytes, int64 [records, 2]."""
-    places = [(start, len(content)) for start, content in tfrecords.records(path)]
-    return np.array(places, np.int64).reshape(-1, 2)
+    return np.array([*tfrecords.places(path)], np.int64).reshape(-1, 2)

@@ -33,7 +33,13 @@ from bert_zoo.weights.download import (
     require_https,
     require_network,
 )
-from bert_zoo.weights.files import WeightsError, is_disk_full, sha256_of, write_json
+from bert_zoo.weights.files import (
+    WeightsError,
+    cache_directory,
+    is_disk_full,
+    sha256_of,
+    write_json,
+)
 from bert_zoo.weights.formats.hf_directories import encoders_of_roles
 from bert_zoo.weights.formats.sparse_directories import model_folder, sparse_modules_of
 from bert_zoo.weights.sources import ADAPTER_CONFIG, ADAPTER_WEIGHTS, check_weight_files
@@ -70,10 +76,6 @@ _WEIGHT_FILES = (
 _COMMIT = re.compile("[0-9a-f]{40}")
 # A caller's check that a directory is complete.
 _Check = Callable[[Path], Any]
-
-
-def cache_directory() -> Path:
-    return Path(os.environ.get("BERT_ZOO_CACHE") or "~/.cache/bert_zoo").expanduser()
 
 
 # --- installed packages --------------------------------------------------------------------------

@@ -40,6 +40,10 @@ class DiskFullError(OSError):
     """There is no room for a file. The message names the file, the free space and the directory."""
 
 
+def cache_directory() -> Path:
+    return Path(os.environ.get("BERT_ZOO_CACHE") or "~/.cache/bert_zoo").expanduser()
+
+
 # Further advice for files of the cache.
 MOVE_CACHE = " or move the cache to a larger disk and set BERT_ZOO_CACHE to its new place"
 
