@@ -20,8 +20,8 @@ from bert_zoo.metrics.errors import (
     most_confused,
     per_label_table,
 )
+from bert_zoo.printing import number
 from bert_zoo.registry import HUB_LICENCES, Card
-from bert_zoo.runtime.answers import number
 from bert_zoo.tasks import TASKS, Classifier
 
 LABELS = ("negative", "positive")

@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 from numpy.typing import ArrayLike
 
 from bert_zoo.metrics.labels import mean_and_deviation
-from bert_zoo.runtime.answers import number
+from bert_zoo.printing import number
 
 # The CSS of all charts, for the `<style>` of a page whose `<html>` has the class "bert-zoo".
 STYLE = Markup((Path(__file__).parent / "charts.css").read_text(encoding="utf-8"))

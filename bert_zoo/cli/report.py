@@ -23,8 +23,8 @@ import bert_zoo
 from bert_zoo.charts import STYLE, AttentionViewer, line_chart
 from bert_zoo.loading.locating import RUN_CONFIG, RUN_MODEL
 from bert_zoo.metrics.errors import HardExample, most_confused, used_labels
+from bert_zoo.printing import number
 from bert_zoo.registry import HUB_LICENCES, Card
-from bert_zoo.runtime.answers import number
 
 if TYPE_CHECKING:
     from bert_zoo.models.task_model import Use

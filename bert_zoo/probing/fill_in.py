@@ -14,7 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 from bert_zoo.data.fill_in import BLANK, Cloze, MinimalPair
-from bert_zoo.runtime.answers import table
+from bert_zoo.printing import table
 from bert_zoo.tasks.causal_lm import CausalLM
 from bert_zoo.tasks.masked_lm import Blank, FillsMasks, Gap, Spelling, log_probs_at
 from bert_zoo.tasks.presets import TextScore

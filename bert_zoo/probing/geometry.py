@@ -14,8 +14,8 @@ import numpy as np
 
 from bert_zoo.embeddings.stages import directions
 from bert_zoo.fields import check
+from bert_zoo.printing import table
 from bert_zoo.probing.vectors import LayerCurve, LayerVectors, table_by_layer
-from bert_zoo.runtime.answers import table
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from bert_zoo.models.data_adapters import for_keras, num_rows, rows_of
 from bert_zoo.models.direct import for_this_device, on_rows
 from bert_zoo.models.graphs import in_graph, on_model
 from bert_zoo.models.word_outputs import sentences_of
-from bert_zoo.runtime.answers import table
+from bert_zoo.printing import table
 from bert_zoo.text.preprocessor import NO_WORD, pack_words, word_batch
 
 # Ways to pool the attention from a word's pieces: (maps [..., pieces, words], starts of words) -> [..., words, words].

@@ -23,7 +23,7 @@ from bert_zoo.metrics.labels import mean_and_deviation
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.word_outputs import POOLINGS, sentences_of, word_vectors
-from bert_zoo.runtime.answers import table
+from bert_zoo.printing import table
 from bert_zoo.training.runs import finite, kept_outputs
 from bert_zoo.weights.files import replacing
 

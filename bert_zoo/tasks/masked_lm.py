@@ -17,7 +17,8 @@ from bert_zoo.fields import check
 from bert_zoo.graph import has_tensorflow
 from bert_zoo.models.data_adapters import text_rows
 from bert_zoo.models.direct import for_this_device, read_and_run, tokenized
-from bert_zoo.runtime.answers import PrintedRow, PrintedRows, surroundings, table
+from bert_zoo.printing import surroundings, table
+from bert_zoo.runtime.answers import PrintedRow, PrintedRows
 from bert_zoo.tasks.objectives.objective import ObjectiveModel
 from bert_zoo.tasks.objectives.table import PREDICTIONS
 from bert_zoo.tasks.presets import TextScores, text_score

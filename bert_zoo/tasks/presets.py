@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_zoo.presets import ULMFIT, Preset, Recipe
+from bert_zoo.printing import one_line, table
 from bert_zoo.registry import registry
-from bert_zoo.runtime.answers import PrintedRow, PrintedRows, one_line, table
+from bert_zoo.runtime.answers import PrintedRow, PrintedRows
 
 # -------------------------------------------------------------------------------------------------
 # Likelihoods of texts, token by token.

@@ -25,7 +25,8 @@ from bert_zoo.metrics.errors import binary_cross_entropies, cross_entropies, har
 from bert_zoo.metrics.labels import pearson, ranks, spearman
 from bert_zoo.metrics.retrieval import retrieval_metrics
 from bert_zoo.presets import Recipe
-from bert_zoo.runtime.answers import SCORE_ACTIVATIONS, number
+from bert_zoo.printing import number
+from bert_zoo.runtime.answers import SCORE_ACTIVATIONS
 from bert_zoo.tasks import name_of
 
 # Metric -> cutoff ranks.

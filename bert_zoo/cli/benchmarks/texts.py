@@ -34,7 +34,8 @@ from bert_zoo.metrics.errors import (
 )
 from bert_zoo.metrics.labels import accuracy, class_metrics, label_set_metrics
 from bert_zoo.presets import Recipe
-from bert_zoo.runtime.answers import number, sigmoid, softmax
+from bert_zoo.printing import number
+from bert_zoo.runtime.answers import sigmoid, softmax
 from bert_zoo.tasks import name_of
 
 
