@@ -19,7 +19,10 @@ from bert_zoo.charts import (
     heat_map,
     layer_curves,
     line_chart,
+    marked_text,
     scatter,
+    score_bars,
+    stacked,
 )
 from bert_zoo.cli.report import Section, write_probing_report
 
@@ -39,6 +42,13 @@ CHARTS = {
         tags=["X", HOSTILE, "Y", "Z"],
     ),
     "scatter": scatter([[0, 0], [1, 2]], [HOSTILE, "b"], ["x", HOSTILE], name=HOSTILE),
+    "marked_text": marked_text(HOSTILE, [(0, 3, HOSTILE, 0.5)], title=HOSTILE),
+    "score_bars": score_bars(
+        [(HOSTILE, 0.5, HOSTILE), ("b", np.nan, (HOSTILE, "b", HOSTILE)), ("c", None, "")],
+        title=HOSTILE,
+        chosen=[HOSTILE],
+    ),
+    "stacked": stacked([marked_text(HOSTILE, ()), score_bars([])], title=HOSTILE),
 }
 
 

@@ -1,9 +1,10 @@
-"""Charts as SVG, for reports and notebooks: curves, heat maps, trees, scatter plots, attention.
+"""Charts for reports and notebooks: curves, heat maps, trees, scatter plots, attention; and what a model answered.
 
 Each function takes plain arrays and names, and returns HTML. A notebook shows a chart directly; a page of your own
 must include `STYLE`. Nothing here imports TensorFlow or Keras.
 """
 
+from bert_zoo.charts.answers import folded, marked_text, score_bars, stacked
 from bert_zoo.charts.attention import AttentionViewer, attention_viewer
 from bert_zoo.charts.svg import (
     STYLE,
@@ -21,8 +22,12 @@ __all__ = [
     "Chart",
     "attention_viewer",
     "dependency_tree",
+    "folded",
     "heat_map",
     "layer_curves",
     "line_chart",
+    "marked_text",
     "scatter",
+    "score_bars",
+    "stacked",
 ]

@@ -29,7 +29,7 @@ SMALL = 10  # font size of labels
 
 
 class Chart(Markup):
-    """A `<figure>` with an SVG drawing, as a string of HTML. A notebook shows it with its style."""
+    """A `<figure>`, as a string of HTML. A notebook shows it with its style."""
 
     def _repr_html_(self) -> str:
         return f'<div class="bert-zoo"><style>{STYLE}</style>{self}</div>'

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,19 +16,61 @@ from bert_zoo.metrics.squad import AnswerCandidate, AnswerSelection
 from bert_zoo.printing import flat, one_line, surroundings, table
 from bert_zoo.text.numpy_packing import word_spans
 
+# Characters of the context that a chart shows on each side of an answer.
+PASSAGE = 400
+# Candidates or labels of one text that a chart shows.
+MOST_BARS = 10
 
-class PrintedRow:
+# Name, score or None, and text or its parts before, inside and after a mark.
+Bar = tuple[str, float | None, str | tuple[str, str, str]]
+
+
+class Charted:
+    """A result that notebooks show as a chart; elsewhere it is plain text."""
+
+    def chart(self) -> str:
+        """The result as a `bert_zoo.charts.Chart`, HTML without its style; needs markupsafe."""
+        from bert_zoo import charts
+
+        return self.draw(charts)
+
+    def draw(self, charts: ModuleType) -> str:
+        """The result drawn by functions of the module `bert_zoo.charts`."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str | None:
+        try:
+            return self.chart()._repr_html_()
+        except ModuleNotFoundError as error:
+            # It is not needed to run exports. Then notebooks show the text.
+            if error.name != "markupsafe":
+                raise
+            return None
+
+
+class PrintedRow(Charted):
     """A result that prints as one row of a table, made of its `cells`."""
 
     def cells(self) -> tuple[str, ...]:
         raise NotImplementedError
 
+    def bar(self) -> Bar:
+        """Its row in `bert_zoo.charts.score_bars`."""
+        name, *others = self.cells()
+        return name, None, "  ".join(others)
+
+    def draw(self, charts: ModuleType) -> str:
+        return charts.score_bars([self.bar()])
+
     def __str__(self) -> str:
         return "  ".join(self.cells())
 
 
-class PrintedRows(list):
+class PrintedRows(Charted, list):
     """A list of results that prints as a table."""
+
+    def draw(self, charts: ModuleType) -> str:
+        return charts.score_bars([row.bar() for row in self])
 
     def __str__(self) -> str:
         return table(row.cells() for row in self)
@@ -37,7 +80,7 @@ class PrintedRows(list):
 
 
 @dataclass(frozen=True)
-class SpanAnswer:
+class SpanAnswer(Charted):
     """The answer to a question, cut from its context.
 
     Attributes:
@@ -72,6 +115,22 @@ class SpanAnswer:
         guess = f"{flat(best.text)}  {best.probability:.3f}"
         return f"no answer  {self.score:.3f}  (best guess: {guess})"
 
+    def draw(self, charts: ModuleType) -> str:
+        title, spans, start = self.question, [], 0
+        best = next((candidate for candidate in self.candidates if candidate.text), None)
+        if not self.text:
+            title = f"{title} · no answer {self.score:.3f}"
+        if best is not None:
+            start = max(0, best.start - PASSAGE)
+            kind = "answer" if self.text else "best guess"
+            spans = [(best.start, best.end, f"{kind} {best.probability:.3f}", None)]
+        end = (best.end if best else 0) + PASSAGE
+        rows = [(each.text or "no answer", each.probability, "") for each in self.candidates]
+        passage = charts.marked_text(self.context, spans, title=title, window=(start, end))
+        return charts.stacked(
+            [passage, charts.folded("Candidates", charts.score_bars(rows, most=MOST_BARS))]
+        )
+
 
 # The score of a document without vectors, below all others, as in sentence-transformers.
 EMPTY_DOCUMENT = -1e9
@@ -87,6 +146,9 @@ class TokenMatch(PrintedRow):
 
     def cells(self) -> tuple[str, ...]:
         return self.token, f"{self.score:.3f}", self.match
+
+    def bar(self) -> Bar:
+        return self.token, self.score, f"→ {self.match}"
 
 
 class TokenMatches(PrintedRows):
@@ -179,6 +241,9 @@ class SpanAnswers(PrintedRows):
     def __str__(self) -> str:
         return "\n".join(f"{flat(row.question)}\n    {row}" for row in self)
 
+    def draw(self, charts: ModuleType) -> str:
+        return charts.stacked([row.draw(charts) for row in self])
+
 
 def check_numbers(questions: Sequence[str], **columns: Sequence | None) -> None:
     """Raises ValueError for columns that do not have a value for each question."""
@@ -250,9 +315,40 @@ class Classification(PrintedRow):
             return (self.label, f"{self.score:.3f}", one_line(self.text))
         return (listed(self.top), one_line(self.text))
 
+    @property
+    def chosen(self) -> dict[str, float]:
+        return self.top
+
+    def draw(self, charts: ModuleType) -> str:
+        return label_bars(charts, self, [self.label])
+
 
 class Classifications(PrintedRows):
     """A list of `Classification` or `MultiLabelClassification` that prints as a table."""
+
+    def draw(self, charts: ModuleType) -> str:
+        if len(self) == 1:
+            return self[0].draw(charts)
+        labels = [[*(row.chosen or {"(no label)": None}).items()] for row in self]
+        found = [*zip(labels, [one_line(row.text) for row in self], strict=True)]
+        if all(len(some) == 1 for some in labels):
+            return charts.score_bars([(*some[0], text) for some, text in found])
+        return charts.stacked(
+            [
+                charts.score_bars([(*label, "") for label in some], title=text)
+                for some, text in found
+            ]
+        )
+
+
+def label_bars(
+    charts: ModuleType, row: "Classification | MultiLabelClassification", chosen: Iterable[str]
+) -> str:
+    """Bars of the likeliest labels of one text."""
+    ranked = sorted(row.scores.items(), key=lambda item: -item[1])
+    text = row.text if isinstance(row.text, str) else " | ".join(row.text)
+    rows = [(label, score, "") for label, score in ranked]
+    return charts.score_bars(rows, title=text, chosen=chosen, limits=(0, 1), most=MOST_BARS)
 
 
 def listed(labels: Mapping[str, float]) -> str:
@@ -275,6 +371,13 @@ class MultiLabelClassification(PrintedRow):
 
     def cells(self) -> tuple[str, ...]:
         return (listed(self.labels) or "(no label)", one_line(self.text))
+
+    @property
+    def chosen(self) -> dict[str, float]:
+        return self.labels
+
+    def draw(self, charts: ModuleType) -> str:
+        return label_bars(charts, self, self.labels)
 
 
 def classifications(
@@ -338,9 +441,17 @@ class Ranked(PrintedRow):
     def cells(self) -> tuple[str, ...]:
         return (f"{self.score:.3f}", str(self.index), one_line(self.document))
 
+    def bar(self) -> Bar:
+        return str(self.index), self.score, self.document
+
 
 class Ranking(PrintedRows):
     """A list of `Ranked`, best first, that prints as a table."""
+
+    def draw(self, charts: ModuleType) -> str:
+        scores = [row.score for row in self if row.score > EMPTY_DOCUMENT]
+        limits = (min([*scores, 0]), max([*scores, 1]))
+        return charts.score_bars([row.bar() for row in self], limits=limits)
 
 
 def ranking(
@@ -390,6 +501,9 @@ class TaggedWord(PrintedRow):
     def cells(self) -> tuple[str, ...]:
         return (self.text, self.label, f"{self.score:.2f}")
 
+    def bar(self) -> Bar:
+        return self.text, self.score, self.label
+
 
 @dataclass(frozen=True)
 class TaggedSpan:
@@ -416,7 +530,7 @@ class TaggedSpan:
 
 
 @dataclass(frozen=True)
-class Tagging:
+class Tagging(Charted):
     """A text with its words' labels; prints the text with its spans marked, or a table of words.
 
     Attributes:
@@ -444,6 +558,15 @@ class Tagging:
             at = span.end
         return "".join([*parts, self.text[at:]])
 
+    def marks(self) -> list[tuple[int, int, str, float]]:
+        """Start, end, label and score of its spans, or of its words where it has none."""
+        if self.spans is None:
+            return [(word.start, word.end, word.label, word.score) for word in self.words]
+        return [(span.start, span.end, span.type, span.score) for span in self.spans]
+
+    def draw(self, charts: ModuleType, labels: Sequence[str] = ()) -> str:
+        return charts.marked_text(self.text, self.marks(), labels=labels)
+
 
 class Taggings(PrintedRows):
     """A list of `Tagging` that prints all of them."""
@@ -452,6 +575,11 @@ class Taggings(PrintedRows):
         # Tables of words need a line between them.
         between = "\n\n" if any(row.spans is None for row in self) else "\n"
         return between.join(map(str, self))
+
+    def draw(self, charts: ModuleType) -> str:
+        # A label has the same colour in all texts.
+        labels = [*dict.fromkeys(mark[2] for row in self for mark in row.marks())]
+        return charts.stacked([row.draw(charts, labels) for row in self])
 
 
 def marks_spans(labels: Sequence[str]) -> bool:

@@ -3,6 +3,7 @@
 import codecs
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from types import ModuleType
 from typing import Any
 
 import keras
@@ -255,6 +256,9 @@ class GeneratedTexts(PrintedRows):
 
     def __str__(self) -> str:
         return "\n\n".join(f"[{number}] {text}" for number, text in enumerate(self))
+
+    def draw(self, charts: ModuleType) -> str:
+        return charts.stacked([charts.marked_text(text, ()) for text in self])
 
 
 def checked_ids(model, given: Mapping[str, Any], what: str) -> tuple[np.ndarray, np.ndarray]:

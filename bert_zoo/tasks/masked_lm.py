@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import keras
@@ -18,7 +19,7 @@ from bert_zoo.graph import has_tensorflow
 from bert_zoo.models.data_adapters import text_rows
 from bert_zoo.models.direct import for_this_device, read_and_run, tokenized
 from bert_zoo.printing import surroundings, table
-from bert_zoo.runtime.answers import PrintedRow, PrintedRows
+from bert_zoo.runtime.answers import Bar, PrintedRow, PrintedRows
 from bert_zoo.tasks.objectives.objective import ObjectiveModel
 from bert_zoo.tasks.objectives.table import PREDICTIONS
 from bert_zoo.tasks.presets import TextScores, text_score
@@ -123,6 +124,10 @@ class Candidate(PrintedRow):
         left, right = surroundings(self.text, self.start, self.start + len(self.token))
         return (self.token, f"{self.score:.3f}", f"{left}{self.token}{right}")
 
+    def bar(self) -> Bar:
+        left, right = surroundings(self.text, self.start, self.start + len(self.token))
+        return self.token, self.score, (left, self.token, right)
+
 
 class FilledMasks(PrintedRows):
     """A list of `Candidate`, most probable first, for each mask of a text. Prints as tables."""
@@ -132,6 +137,14 @@ class FilledMasks(PrintedRows):
         if len(self) == 1:
             return tables[0]
         return "\n\n".join(f"Mask {i} of {len(self)}\n{rows}" for i, rows in enumerate(tables, 1))
+
+    def draw(self, charts: ModuleType) -> str:
+        drawn = []
+        for i, candidates in enumerate(self, 1):
+            title = f"Mask {i} of {len(self)}" if len(self) > 1 else ""
+            rows = [candidate.bar() for candidate in candidates]
+            drawn.append(charts.score_bars(rows, title=title, limits=(0, 1)))
+        return charts.stacked(drawn)
 
 
 def _mask_probabilities(model, token_ids: np.ndarray, masks: int) -> np.ndarray:

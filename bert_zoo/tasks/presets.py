@@ -12,7 +12,7 @@ import numpy as np
 from bert_zoo.presets import ULMFIT, Preset, Recipe
 from bert_zoo.printing import one_line, table
 from bert_zoo.registry import registry
-from bert_zoo.runtime.answers import PrintedRow, PrintedRows
+from bert_zoo.runtime.answers import Bar, PrintedRow, PrintedRows
 
 # -------------------------------------------------------------------------------------------------
 # Likelihoods of texts, token by token.
@@ -43,6 +43,11 @@ class TextScore(PrintedRow):
     def cells(self) -> tuple[str, ...]:
         numbers = (f"{self.perplexity:.2f}", f"{self.bits_per_character:.3f}")
         return (*numbers, str(len(self.tokens)), one_line(self.text))
+
+    def bar(self) -> Bar:
+        perplexity, bits, tokens, text = self.cells()
+        about = f"{bits} bits/character, {tokens} tokens: {text}"
+        return f"perplexity {perplexity}", None, about
 
 
 class TextScores(PrintedRows):
