@@ -160,7 +160,7 @@ def _cut(text: str) -> str:
 
 
 def _figure(title: str, *parts: str) -> Chart:
-    heading = f'<figcaption dir="auto">{escape(_cut(title))}</figcaption>' if title else ""
+    heading = f'<figcaption dir="auto">{escape(_cut(title))}</figcaption>\n' if title else ""
     html = f'<figure class="chart answer">{heading}{"".join(parts)}</figure>'
     # Python strings may have halves of UTF-16 pairs, which no page can.
     return Chart(html.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
