@@ -1,4 +1,4 @@
-"""Charts for reports and notebooks: curves, heat maps, trees, scatter plots, attention; and what a model answered.
+"""Charts for reports and notebooks: curves, heat maps, trees, scatter plots, attention, maps of texts; and answers.
 
 Each function takes plain arrays and names, and returns HTML. A notebook shows a chart directly; a page of your own
 must include `STYLE`. Nothing here imports TensorFlow or Keras.
@@ -15,11 +15,13 @@ from bert_zoo.charts.svg import (
     line_chart,
     scatter,
 )
+from bert_zoo.charts.text_map import TextMap, text_map
 
 __all__ = [
     "STYLE",
     "AttentionViewer",
     "Chart",
+    "TextMap",
     "attention_viewer",
     "dependency_tree",
     "folded",
@@ -30,4 +32,5 @@ __all__ = [
     "scatter",
     "score_bars",
     "stacked",
+    "text_map",
 ]

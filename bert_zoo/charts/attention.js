@@ -1,25 +1,15 @@
-"use strict";
 // Draws the attention in the page's data: a small map of every layer and head, and the chosen one with its words.
-const SVG = "http://www.w3.org/2000/svg";
 const FAINT = 0.02; // weights below are not drawn as lines
 const NAMED = 5; // words that the line below the drawing names
 const VIEWS = ["lines", "map"];
 
-const sentences = JSON.parse(document.getElementById("data").textContent);
+const sentences = data;
 for (const sentence of sentences) {
-  sentence.maps = Uint8Array.from(atob(sentence.maps), (byte) => byte.charCodeAt(0));
+  sentence.maps = decode(sentence.maps);
 }
 // What is chosen, and the word whose attention is shown alone (-1: of all words).
 const chosen = { sentence: 0, layer: 0, head: 0, view: 0 };
 let word = -1;
-
-function element(parent, name, attributes = {}, text = "") {
-  const isDrawn = ["svg", "text", "line", "rect", "title"].includes(name);
-  const made = isDrawn ? document.createElementNS(SVG, name) : document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.textContent = text;
-  return parent.appendChild(made);
-}
 
 const choices = element(document.body, "div", { class: "choices" });
 const panes = element(document.body, "main", { class: "panes" });
@@ -113,10 +103,6 @@ function draw() {
   drawing.replaceChildren();
   [drawLines, drawMap][chosen.view](current().words);
   tell();
-}
-
-function shorten(text, most) {
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 
 // A word that shows its own attention alone: under the pointer, with the keyboard, at a touch.

@@ -1,49 +1,17 @@
 """A page that draws the attention of a chosen sentence, layer and head."""
 
-import base64
-import hashlib
-import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import numpy as np
-from markupsafe import Markup, escape
 from numpy.typing import ArrayLike
 
-from bert_zoo.charts.svg import STYLE
-
-HERE = Path(__file__).parent
-# Height of the frame in a notebook, in pixels.
-HEIGHT = 640
-# The page is one file that fetches nothing. Texts come from users, so the browser may run this script only.
-PAGE = Markup("""<!DOCTYPE html>
-<html lang="en" class="bert-zoo">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src '{digest}'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-{style}
-</style>
-</head>
-<body>
-<h1>{title}</h1>
-<script type="application/json" id="data">{data}</script>
-<script>{script}</script>
-</body>
-</html>
-""")
+from bert_zoo.charts.page import Page, encode
 
 
-class AttentionViewer(Markup):
+class AttentionViewer(Page):
     """A complete HTML page, as a string. A notebook shows it in a frame."""
 
-    def _repr_html_(self) -> str:
-        return (
-            f'<iframe sandbox="allow-scripts" width="100%" height="{HEIGHT}" style="border:0" '
-            f'title="Attention" srcdoc="{escape(str(self))}"></iframe>'
-        )
+    name = "Attention"
 
 
 def attention_viewer(
@@ -80,20 +48,7 @@ def attention_viewer(
                 "words": [str(word) for word in words],
                 "layers": maps.shape[0],
                 "heads": maps.shape[1],
-                "maps": base64.b64encode(steps.tobytes()).decode("ascii"),
+                "maps": encode(steps),
             }
         )
-    style = STYLE + Markup((HERE / "attention.css").read_text(encoding="utf-8"))
-    script = (HERE / "attention.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    # "</script>" in a text would end the data, and "<!--" would change how it is parsed.
-    data = json.dumps(rows).replace("<", "\\u003c")
-    return AttentionViewer(
-        PAGE.format(
-            title=title,
-            style=style,
-            data=Markup(data),
-            script=Markup(script),
-            digest=Markup(f"sha256-{digest}"),
-        )
-    )
+    return AttentionViewer.of("attention", rows, title=title)

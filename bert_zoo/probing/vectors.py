@@ -12,6 +12,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from bert_zoo.charts.clusters import principal_components
 from bert_zoo.config import HeadSpec
 from bert_zoo.data.files import lines, open_array
 from bert_zoo.data.word_vectors import StaticVectors
@@ -272,17 +273,13 @@ def map_occurrences(
         generator = np.random.default_rng(seed)
         rows = np.sort(generator.choice(rows, max_occurrences, replace=False))
     x = vectors.layer(layer, rows).astype(np.float64)
-    x -= x.mean(axis=0)
-    left, values, _ = np.linalg.svd(x, full_matrices=False)
-    # The sign of a component is arbitrary, so make its largest coordinate positive.
-    signs = np.sign(left[np.abs(left).argmax(axis=0), np.arange(left.shape[1])])
-    variances = values**2 / max(np.sum(values**2), np.finfo(float).tiny)
+    points, explained = principal_components(x)
     return OccurrenceMap(
         word=word,
         layer=range(vectors.num_layers)[layer],
         occurrences=tuple(occurrence_at(vectors, row) for row in rows),
-        points=(left * values * signs)[:, :2],
-        explained=variances[:2],
+        points=points,
+        explained=explained,
     )
 
 
