@@ -20,6 +20,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
 import absl.flags
 import pytest
@@ -283,6 +284,20 @@ def test_pictures_of_families_are_shown_and_described():
         assert 'class="family-picture" role="img"' in picture
         assert f'aria-label="{html.escape(description)}"' in picture
     assert {name for _, name in shown} == {path.stem for path in figures.iterdir()}
+
+
+def test_pictures_of_answers_are_shown_and_described(site_tools):
+    import pictures
+
+    shown = set()
+    for page in PAGES:
+        for found in re.finditer(pictures.PICTURE, text_of(page), flags=re.MULTILINE):
+            file = (ROOT / page).parent / found["file"]
+            # After a change of a page: python tools/site/pictures.py
+            title = ElementTree.parse(file).find("{http://www.w3.org/2000/svg}title")
+            assert title.text == found["description"]
+            shown.add(file.name)
+    assert shown == {path.name for path in (DOCS / "figures" / "answers").iterdir()}
 
 
 def test_the_reference_has_every_public_name():

@@ -442,7 +442,7 @@ class Ranked(PrintedRow):
         return (f"{self.score:.3f}", str(self.index), one_line(self.document))
 
     def bar(self) -> Bar:
-        return str(self.index), self.score, self.document
+        return f"document {self.index}", self.score, self.document
 
 
 class Ranking(PrintedRows):
