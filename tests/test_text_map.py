@@ -94,7 +94,9 @@ def test_labels_come_before_clusters_and_the_most_frequent_first():
 
 
 def test_sparse_vectors_make_the_map_of_the_same_dense_ones():
-    assert text_map(TEXTS, csr_array(VECTORS)) == text_map(TEXTS, VECTORS)
+    assert text_map(TEXTS, csr_array(VECTORS), method="pca") == text_map(
+        TEXTS, VECTORS, method="pca"
+    )
 
 
 def test_vectors_over_a_vocabulary_keep_their_clusters():
@@ -133,16 +135,22 @@ def test_texts_are_data_and_never_part_of_the_page():
     (lambda: text_map(TEXTS, np.full((90, 8), np.nan)), "must be finite"),
     (lambda: text_map(TEXTS, VECTORS, LABELS[1:]), "90 texts, but 89 labels"),
     (lambda: text_map(TEXTS, VECTORS, method="tsne"), "'tsne' | auto, pca, umap"),
+    (lambda: text_map(TEXTS[:15], VECTORS[:15], method="umap"), "more than 15 texts"),
     (lambda: text_map(TEXTS, VECTORS, num_clusters=0), "num_clusters is 0 | from 1 to 90"),
 )
 def test_what_makes_no_map_is_refused(call, words):
     assert_refused(call, words)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("umap") is not None, reason="umap-learn is installed")
-def test_umap_says_what_it_needs():
-    with pytest.raises(ImportError, match="pip install umap-learn"):
-        text_map(TEXTS, VECTORS, method="umap")
+def test_umap_is_used_where_it_is_installed_and_said():
+    if importlib.util.find_spec("umap") is None:
+        assert "PCA" in data_of(text_map(TEXTS, VECTORS))["placed"]
+        with pytest.raises(ImportError, match="pip install umap-learn"):
+            text_map(TEXTS, VECTORS, method="umap")
+    else:
+        page = text_map(TEXTS, VECTORS)
+        assert "UMAP" in data_of(page)["placed"] and page == text_map(TEXTS, VECTORS, method="umap")
+        assert "PCA" in data_of(text_map(TEXTS[:15], VECTORS[:15]))["placed"]
 
 
 # --- In a browser ---
@@ -188,7 +196,7 @@ def middle_of(page, i: int) -> tuple[float, float]:
 
 def test_a_point_shows_its_text_under_the_pointer_and_by_the_keyboard(shown):
     page = shown(TEXTS, VECTORS, LABELS)
-    far = int(points_of(text_map(TEXTS, VECTORS))[:, 0].argmax())
+    far = int(points_of(text_map(TEXTS, VECTORS, LABELS))[:, 0].argmax())
     page.mouse.move(*middle_of(page, far))
     assert TEXTS[far] in page.inner_text(".tip") and f"label: {LABELS[far]}" in page.inner_text(
         ".tip"
@@ -210,9 +218,9 @@ def test_texts_are_found_by_words_and_by_the_legend(shown):
     assert matching[0] in page.inner_text(".tip")
     page.fill("input", "")
     page.locator(".panes li button", has_text="2 (30)").click()
-    assert page.evaluate("num_visible") == 30
+    assert page.evaluate("numVisible") == 30
     page.select_option("select", "cluster")
-    assert page.evaluate("num_visible") == 90
+    assert page.evaluate("numVisible") == 90
 
 
 def test_the_map_zooms_to_the_pointer_and_moves(shown):

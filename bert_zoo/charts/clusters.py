@@ -1,5 +1,6 @@
 """Main directions and clusters of vectors, and the words that tell groups of texts apart."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ import numpy as np
 MAX_ROUNDS = 50
 WORD = re.compile(r"[^\W\d_][\w'’-]*\w")
 # A group's telling word is at least so many times as frequent in the group as in all others.
-LEAST_RATIO = 1.5
+LEAST_RATIO = 3
 
 
 def principal_components(x: np.ndarray, count: int = 2) -> tuple[np.ndarray, np.ndarray]:
@@ -57,9 +58,9 @@ def k_means(x: np.ndarray, count: int, *, seed: int = 0) -> np.ndarray:
         before, clusters = clusters, distances(centres).argmin(axis=1)
         if np.array_equal(before, clusters):
             break
-        for i in range(len(centres)):
-            if (clusters == i).any():
-                centres[i] = x[clusters == i].mean(axis=0)
+        members = np.eye(len(centres), dtype=x.dtype)[clusters].T
+        counts = members.sum(axis=1, keepdims=True)
+        centres = np.where(counts > 0, members @ x / np.maximum(counts, 1), centres)
     return np.unique(clusters, return_inverse=True)[1]
 
 
@@ -67,7 +68,7 @@ def telling_words(texts: Sequence[str], groups: np.ndarray, *, count: int = 8) -
     """The words that tell each group of texts from the others, best first, by class-based TF-IDF.
 
     A word's weight in a group is its frequency there times log(1 + words per group / its frequency in all).
-    A text counts a word once, and words that are about as frequent everywhere are left out.
+    A text counts a word once, and words that are nearly as frequent in other groups are left out.
     Source: Grootendorst, "BERTopic", 2022 (arXiv:2203.05794), equation 2.
 
     Args:
@@ -80,11 +81,12 @@ def telling_words(texts: Sequence[str], groups: np.ndarray, *, count: int = 8) -
     num_words = max(total.total(), 1)
     named = []
     for words in counts:
-        others = num_words - words.total()
+        inside = words.total()
+        outside = num_words - inside
         weights = {
-            word: number * np.log1p(num_words / len(counts) / total[word])
+            word: number * math.log1p(num_words / len(counts) / total[word])
             for word, number in words.items()
-            if number * others >= LEAST_RATIO * (total[word] - number) * words.total()
+            if number * outside >= LEAST_RATIO * (total[word] - number) * inside
         }
         # The alphabet decides between equal weights, as the order of a set differs between runs.
         named.append(sorted(weights, key=lambda word: (-weights[word], word))[:count])

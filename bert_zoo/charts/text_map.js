@@ -14,11 +14,11 @@ for (const grouping of data.groupings) grouping.groups = new Uint16Array(decode(
 let grouping = data.groupings[0];
 const chosen = new Set(); // groups that are shown alone, if any
 const visible = new Uint8Array(texts.length).fill(1); // texts of those groups that have the words looked for
-let num_visible = texts.length;
+let numVisible = texts.length;
 let current = -1; // the text that is shown
 // The map's square is `side` pixels wide before zooming; its corner lies at (left, top).
 const view = { zoom: 1, left: 0, top: 0 };
-let width = 1, height = 1, side = 1, ratio = 1, drawing = 0, sprites = [];
+let width = 1, height = 1, side = 1, ratio = 1, drawing = 0, sprites = [], image;
 
 // Numbers of the points in each cell of a grid, from starts[cell] to starts[cell + 1].
 const across = STEPS / CELL;
@@ -28,6 +28,10 @@ for (let i = 0; i < texts.length; i++) starts[cellOf(i) + 1]++;
 for (let i = 0; i < across * across; i++) starts[i + 1] += starts[i];
 const inCells = new Uint32Array(texts.length), filled = starts.slice();
 for (let i = 0; i < texts.length; i++) inCells[filled[cellOf(i)]++] = i;
+
+// Points are drawn in a mixed order, so that no group lies above the others.
+const mixed = (i) => Math.imul(i, 0x9e3779b1) >>> 0;
+const order = Uint32Array.from(texts.keys()).sort((a, b) => mixed(a) - mixed(b));
 
 const choices = element(document.body, "div", { class: "choices" });
 const search = element(element(choices, "label", {}, "search"), "input", { type: "search", placeholder: "words" });
@@ -45,19 +49,25 @@ const found = element(document.body, "section", { class: "card found" });
 const heading = element(found, "h2", { role: "status" });
 const list = element(found, "ul");
 const cut = texts.some((text) => text.length >= data.max_characters && text.endsWith("…"));
-const note = `${data.placed} Keys on the map: arrows go to the next text, + and − zoom, 0 shows all, Shift and arrows move.`;
-element(document.body, "p", { class: "note" }, note + (cut ? ` Texts end after ${data.max_characters} characters.` : ""));
+const keys = "Keys on the map: arrows go to the next text, + and − zoom, 0 shows all, Shift and arrows move.";
+const limit = cut ? `Long texts are shortened to ${data.max_characters} characters.` : "";
+element(document.body, "p", { class: "note" }, `${data.placed} ${keys} ${limit}`);
 
 const x = (i) => view.left + (points[2 * i] / STEPS) * side * view.zoom;
 const y = (i) => view.top + (1 - points[2 * i + 1] / STEPS) * side * view.zoom;
-const groupName = (group) => shorten(grouping.names[group], 80);
+const counted = (number) => number.toLocaleString("en");
+const groupName = (group) => `${shorten(grouping.names[group], 80)} (${counted(grouping.counts[group])})`;
 // Groups beyond the colours and shapes are grey until they are chosen.
 const styleOf = (group) => (group < COLOURS * SHAPES || chosen.has(group) ? group % (COLOURS * SHAPES) : -1);
+
+function colour(name, opacity = 1) {
+  return `rgb(${getComputedStyle(document.documentElement).getPropertyValue(name)} / ${opacity})`;
+}
 
 function paint(made, style, radius) {
   const c = made.getContext("2d"), middle = made.width / 2, shape = Math.floor(style / COLOURS);
   const name = style < 0 ? "--soft" : `--series${style % COLOURS}`;
-  c.fillStyle = `rgb(${getComputedStyle(document.documentElement).getPropertyValue(name)} / ${style < 0 ? 0.22 : 0.85})`;
+  c.fillStyle = colour(name, style < 0 ? 0.22 : 0.85);
   c.beginPath();
   if (shape <= 0) c.arc(middle, middle, radius, 0, 7);
   else {
@@ -70,35 +80,45 @@ function paint(made, style, radius) {
   c.fill();
 }
 
-// A picture of a point of each style, which is faster to draw than its shape. The last one is grey.
+// The pixels of a point of each style: their places from its corner, and their colours. The last one is grey.
 function makeSprites(radius) {
   sprites = Array.from({ length: COLOURS * SHAPES + 1 }, (_, style) => {
     const made = document.createElement("canvas");
     made.width = made.height = Math.ceil(2.6 * radius) + 2;
     paint(made, style < COLOURS * SHAPES ? style : -1, radius);
-    return made;
+    const image = made.getContext("2d").getImageData(0, 0, made.width, made.width);
+    const all = [...new Uint32Array(image.data.buffer).entries()].filter(([, colour]) => colour >>> 24);
+    const places = all.map(([at]) => Math.floor(at / made.width) * canvas.width + (at % made.width));
+    return { places: Uint32Array.from(places), colours: Uint32Array.from(all, ([, colour]) => colour) };
   });
-  sprites.radius = radius;
+  Object.assign(sprites, { radius, size: Math.ceil(2.6 * radius) + 2 });
 }
 
+// Writes the points' pixels itself: tens of thousands of calls that draw one each would take too long.
 function draw() {
   drawing = 0;
   const size = Math.min(5, 1.6 + 40 / Math.sqrt(texts.length)) * Math.min(2.2, view.zoom ** 0.3);
   const radius = Math.round(2 * size * ratio) / 2;
   if (sprites.radius !== radius) makeSprites(radius);
-  context.clearRect(0, 0, canvas.width, canvas.height);
-  const half = sprites[0].width / 2, scale = (side * view.zoom * ratio) / STEPS;
+  const pixels = new Uint32Array(image.data.buffer).fill(0);
+  const half = sprites.size / 2, scale = (side * view.zoom * ratio) / STEPS;
   const left = view.left * ratio - half, bottom = (view.top + side * view.zoom) * ratio - half;
+  const right = canvas.width - sprites.size, lowest = canvas.height - sprites.size;
   const styles = grouping.names.map((_, group) => sprites.at(styleOf(group)));
-  for (const shown of num_visible < texts.length ? [0, 1] : [1]) {
-    for (let i = 0; i < texts.length; i++) {
+  for (const shown of numVisible < texts.length ? [0, 1] : [1]) {
+    for (const i of order) {
       if (visible[i] !== shown) continue;
       const px = Math.round(left + points[2 * i] * scale), py = Math.round(bottom - points[2 * i + 1] * scale);
-      if (px < -2 * half || py < -2 * half || px > canvas.width || py > canvas.height) continue;
-      context.drawImage(shown ? styles[grouping.groups[i]] : sprites.at(-1), px, py);
+      if (px < 0 || py < 0 || px > right || py > lowest) continue;
+      const { places, colours } = shown ? styles[grouping.groups[i]] : sprites.at(-1);
+      for (let k = 0, corner = py * canvas.width + px; k < places.length; k++) {
+        const at = corner + places[k];
+        // A point's soft edge does not cut into another point.
+        if (colours[k] >>> 24 >= pixels[at] >>> 24) pixels[at] = colours[k];
+      }
     }
   }
-  const colour = (name) => `rgb(${getComputedStyle(document.documentElement).getPropertyValue(name)})`;
+  context.putImageData(image, 0, 0);
   drawNames(colour("--ink"), colour("--card"));
   if (current < 0) return;
   context.strokeStyle = colour("--ink");
@@ -134,8 +154,8 @@ const redraw = () => (drawing ||= requestAnimationFrame(draw));
 function placeTip() {
   const { offsetWidth: w, offsetHeight: h } = tip;
   const tipX = Math.min(Math.max(x(current) + 12, 8), width - w - 8);
-  const above = y(current) - h - 12;
-  tip.style.transform = `translate(${tipX}px, ${Math.max(8, above > 8 ? above : Math.min(y(current) + 14, height - h - 8))}px)`;
+  const above = y(current) - h - 12, below = Math.min(y(current) + 14, height - h - 8);
+  tip.style.transform = `translate(${tipX}px, ${Math.max(8, above > 8 ? above : below)}px)`;
 }
 
 function show(i) {
@@ -144,7 +164,9 @@ function show(i) {
   tip.replaceChildren();
   if (i >= 0) {
     element(tip, "span", {}, texts[i]);
-    for (const { names, groups, kind } of data.groupings) element(tip, "small", {}, `${kind}: ${shorten(names[groups[i]], 80)}`);
+    for (const { names, groups, kind } of data.groupings) {
+      element(tip, "small", {}, `${kind}: ${shorten(names[groups[i]], 80)}`);
+    }
   }
   redraw();
 }
@@ -153,10 +175,10 @@ function show(i) {
 function textAt(px, py) {
   const unit = STEPS / (side * view.zoom);
   const mapX = (px - view.left) * unit, mapY = STEPS - (py - view.top) * unit;
-  const range = (middle) => [middle - REACH * unit, middle + REACH * unit].map((at) => Math.min(Math.max(Math.floor(at / CELL), 0), across - 1));
+  const cell = (at) => Math.min(Math.max(Math.floor(at / CELL), 0), across - 1);
+  const low = cell(mapX - REACH * unit), high = cell(mapX + REACH * unit), last = cell(mapY + REACH * unit);
   let best = -1, least = (REACH * unit) ** 2;
-  const [[low, high], [first, last]] = [range(mapX), range(mapY)];
-  for (let row = first; row <= last; row++) {
+  for (let row = cell(mapY - REACH * unit); row <= last; row++) {
     for (let at = starts[row * across + low]; at < starts[row * across + high + 1]; at++) {
       const i = inCells[at], distance = (points[2 * i] - mapX) ** 2 + (points[2 * i + 1] - mapY) ** 2;
       if (visible[i] && distance < least) [best, least] = [i, distance];
@@ -167,7 +189,7 @@ function textAt(px, py) {
 
 // The visible text that is nearest in a direction, within 45 degrees of it; the first one from none.
 function neighbour(dx, dy) {
-  if (current < 0) return textAt(width / 2, height / 2) >= 0 ? textAt(width / 2, height / 2) : visible.indexOf(1);
+  if (current < 0) return visible.indexOf(1);
   let best = current, least = Infinity;
   for (let i = 0; i < texts.length; i++) {
     const along = (x(i) - x(current)) * dx + (y(i) - y(current)) * dy;
@@ -205,20 +227,22 @@ function reveal(i) {
 
 function filter() {
   const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-  num_visible = 0;
+  numVisible = 0;
   for (let i = 0; i < texts.length; i++) {
     visible[i] = (!chosen.size || chosen.has(grouping.groups[i])) && words.every((word) => lower[i].includes(word));
-    num_visible += visible[i];
+    numVisible += visible[i];
   }
   if (current >= 0 && !visible[current]) show(-1);
-  heading.textContent = `${num_visible} of ${texts.length} texts${num_visible > LISTED ? `, the first ${LISTED} of them` : ""}`;
+  const first = numVisible > LISTED ? ` (the first ${LISTED})` : "";
+  heading.textContent = `${counted(numVisible)} of ${counted(texts.length)} texts${first}`;
   list.replaceChildren();
-  for (let i = 0, listed = 0; i < texts.length && listed < LISTED; i++) {
-    if (!visible[i]) continue;
-    listed++;
+  for (let i = visible.indexOf(1); i >= 0 && list.children.length < LISTED; i = visible.indexOf(1, i + 1)) {
     const button = element(element(list, "li"), "button");
     element(button, "span", {}, texts[i]);
-    button.addEventListener("click", () => reveal(i));
+    button.addEventListener("click", () => {
+      reveal(i);
+      map.scrollIntoView({ block: "nearest" });
+    });
   }
   redraw();
 }
@@ -226,12 +250,12 @@ function filter() {
 function drawLegend() {
   legend.replaceChildren();
   const all = element(element(legend, "li"), "button", { "aria-pressed": !chosen.size });
-  element(all, "span", {}, `All ${texts.length} texts`);
+  element(all, "span", {}, `All ${counted(texts.length)} texts`);
   all.addEventListener("click", () => pick());
   grouping.names.forEach((_, group) => {
     const button = element(element(legend, "li"), "button", { "aria-pressed": chosen.has(group) });
     paint(element(button, "canvas", { width: 32, height: 32 }), styleOf(group), 11);
-    const words = element(button, "span", {}, `${groupName(group)} (${grouping.counts[group]})`);
+    const words = element(button, "span", {}, groupName(group));
     element(words, "small", {}, grouping.words[group]);
     button.addEventListener("click", () => pick(group));
   });
@@ -254,8 +278,9 @@ function colourBy(index) {
   grouping.groups.forEach((group, i) => [0, 1].forEach((axis) => members[group][axis].push(points[2 * i + axis])));
   grouping.middles = members.map((axes) => axes.map((values) => values.sort((a, b) => a - b)[values.length >> 1] / STEPS));
   legend.previousSibling.textContent = `${grouping.names.length} ${grouping.kind}s`;
-  const summary = grouping.names.slice(0, LISTED).map((_, group) => `${groupName(group)} (${grouping.counts[group]})`);
-  canvas.setAttribute("aria-label", `Map of ${texts.length} texts by ${grouping.kind}: ${summary.join(", ")}. Arrow keys go from text to text.`);
+  const summary = grouping.names.slice(0, LISTED).map((_, group) => groupName(group));
+  const name = `Map of ${counted(texts.length)} texts by ${grouping.kind}: ${summary.join(", ")}`;
+  canvas.setAttribute("aria-label", `${name}. Arrow keys go from text to text.`);
   pick();
 }
 
@@ -299,11 +324,21 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   drawLegend();
   redraw();
 });
-new ResizeObserver(() => {
+// Fits the canvas to the page, and keeps the middle of what it shows.
+function resize() {
+  const before = [width, height, side];
   ratio = Math.min(devicePixelRatio, 2);
   [width, height] = [map.clientWidth, map.clientHeight];
   side = Math.min(width, height) - 40;
   [canvas.width, canvas.height] = [width * ratio, height * ratio];
-  showAll();
-}).observe(map);
+  image = context.createImageData(canvas.width, canvas.height);
+  sprites = [];
+  view.left = width / 2 + ((view.left - before[0] / 2) * side) / before[2];
+  view.top = height / 2 + ((view.top - before[1] / 2) * side) / before[2];
+  redraw();
+}
+
+resize();
+showAll();
+new ResizeObserver(resize).observe(map);
 colourBy(0);

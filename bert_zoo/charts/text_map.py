@@ -13,7 +13,7 @@ from bert_zoo.charts.page import Page, encode
 from bert_zoo.error_text import shown
 
 METHODS = "auto", "pca", "umap"
-# Default of UMAP's n_neighbors: fewer texts have no neighbourhoods that a map could show.
+# UMAP's default n_neighbors.
 NUM_NEIGHBOURS = 15
 # Vectors with more dimensions, such as sparse ones over a vocabulary, are first projected at random onto so many.
 MAX_SIZE = 2048
@@ -62,8 +62,8 @@ def text_map(
         The page's HTML. Write it to a file in UTF-8.
 
     Raises:
-        ValueError: texts, vectors and labels differ in number, there are fewer than 3 texts, or vectors are not
-            finite numbers.
+        ValueError: texts, vectors and labels differ in number, there are fewer than 3 texts (for UMAP 16), or
+            vectors are not finite numbers.
         TypeError: a text is not a string.
         ImportError: method is "umap", and umap-learn is not installed.
     """
@@ -141,16 +141,22 @@ def _points(x: np.ndarray, method: str, seed: int) -> tuple[np.ndarray, str]:
     if method == "pca":
         points, explained = principal_components(x)
         return points, f"Points by PCA, which shows {100 * explained.sum():.0f} % of the variance."
+    if len(x) <= NUM_NEIGHBOURS:
+        raise ValueError(
+            f'method="umap" needs more than {NUM_NEIGHBOURS} texts, but there are {len(x)}. Pass method="pca".'
+        )
     try:
         from umap import UMAP
     except ImportError as error:
         raise ImportError(
             'method="umap" needs umap-learn: pip install umap-learn. Or pass method="pca".'
         ) from error
-    neighbours = min(NUM_NEIGHBOURS, len(x) - 1)
-    # One job, as UMAP is repeatable only so.
-    reducer = UMAP(n_neighbors=neighbours, metric="cosine", random_state=seed, n_jobs=1)
-    return reducer.fit_transform(x), f"Points by UMAP, from {neighbours} neighbours by cosine."
+    # With several jobs, UMAP ignores the seed.
+    reducer = UMAP(n_neighbors=NUM_NEIGHBOURS, metric="cosine", random_state=seed, n_jobs=1)
+    return (
+        reducer.fit_transform(x),
+        f"Points by UMAP, from the {NUM_NEIGHBOURS} nearest neighbours by cosine.",
+    )
 
 
 def _numbered(labels: Iterable[Any], num_texts: int) -> tuple[np.ndarray, list[str]]:
