@@ -111,7 +111,9 @@ def score_bars(
     for name, score, text in rows[:most]:
         check = "✓ " if name in chosen else ""
         kind = "name chosen" if check else "name"
-        item = f'<span class="{kind}" dir="auto">{check}{escape(_cut(name))}</span> '
+        # Long names of labels may break after their underscores.
+        words = escape(_cut(name)).replace("_", Markup("_<wbr/>"))
+        item = f'<span class="{kind}" dir="auto">{check}{words}</span> '
         if score is not None:
             item += f'{_bar(score, low, high)}<span class="score">{score:.3f}</span> '
         elif scores:

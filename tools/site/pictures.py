@@ -37,7 +37,8 @@ def draw(html: str, description: str, height: int) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH * SCALE:.0f}" '
         f'height="{height * SCALE:.0f}" role="img"><title>{escape(description)}</title>\n'
         f'<foreignObject width="{WIDTH}" height="{height}"><div xmlns="http://www.w3.org/1999/xhtml">'
-        f"<style>.bert-zoo>.chart{{border-radius:8px;min-height:{height - 20}px}}</style>\n"
+        f"<style>.bert-zoo>.chart{{box-sizing:border-box;min-height:{height}px;border:1px solid rgb(var(--edge));"
+        "border-radius:8px}</style>\n"
         f"{html}</div></foreignObject></svg>\n"
     )
 
