@@ -148,7 +148,7 @@ class TokenMatch(PrintedRow):
         return self.token, f"{self.score:.3f}", self.match
 
     def bar(self) -> Bar:
-        return self.token, self.score, f"→ {self.match}"
+        return f"{self.token} → {self.match}", self.score, ""
 
 
 class TokenMatches(PrintedRows):
