@@ -447,6 +447,46 @@ class TokenVectors:
 
 
 @dataclass(frozen=True)
+class EntityHead:
+    """How a model finds the entities of types that are named with each text (GLiNER).
+
+    Attributes:
+        size: width of words, spans and types; None for the encoder's.
+        lstm_layers: number of bidirectional LSTMs over the words of a text.
+        max_width: most words of an entity.
+        max_words: most words of a text that are read together.
+        max_types: most types that a text is trained with.
+        negatives: in training, a text gets at most so many types of other texts for each of its entities.
+        dropout: rate inside the dense layers.
+        reads_marker: whether the marker before a type stands for the type; if not, the type's first token does.
+        type_marker, end_marker: the tokens before each type and after the last one.
+
+    Raises:
+        ValueError: a field is outside its range.
+
+    Source: Zaratiana et al. 2023 (arXiv:2311.08526), section 2, for the architecture; gliner 0.2.29 for the fields.
+    """
+
+    size: int | None = setting(None, least=2, most=MOST_UNITS)
+    lstm_layers: int = setting(1, least=0)
+    max_width: int = setting(12, least=1)
+    max_words: int = setting(384, least=1, most=UNLIMITED)
+    max_types: int = setting(25, least=1)
+    negatives: int = setting(1, least=0)
+    dropout: float = setting(0.4, least=0, below=1)
+    reads_marker: bool = True
+    type_marker: str = "<<ENT>>"
+    end_marker: str = "<<SEP>>"
+
+    def __post_init__(self):
+        check_fields(self)
+        if self.lstm_layers and (self.size or 0) % 2:
+            raise ValueError(
+                f"size is {self.size}; an LSTM has half of it in each direction, so it must be even."
+            )
+
+
+@dataclass(frozen=True)
 class Autoencoder:
     """How a layer makes a sparse vector of a dense one and back (contrastive sparse representation, CSR).
 

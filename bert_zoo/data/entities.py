@@ -249,6 +249,32 @@ def _parts(mark: Any) -> tuple[Any, Any, Any, str | None]:
     return start, end, label, covered if isinstance(covered, str) else None
 
 
+def annotated_columns(x: Any, rows: Sequence[Any]) -> list[AnnotatedText]:
+    """Texts of `x` with the entities of `rows`, each an annotation as for `entities_of`.
+
+    Raises:
+        ValueError: there are lists of words instead of texts, or another number of rows.
+    """
+    from bert_zoo.text.batches import strings
+    from bert_zoo.text.preprocessor import has_rows_of_words
+
+    if has_rows_of_words(x):
+        raise ValueError(
+            f"y[0] is {shown(rows[0])}, but x has lists of words. Entities are spans of characters: pass the "
+            "texts as strings. For words, pass one label each."
+        )
+    texts = strings(list(x) if isinstance(x, tuple) else x)
+    if len(texts) != len(rows):
+        raise ValueError(
+            f"y has {len(rows)} rows, but x has {len(texts)}. Pass a list of entities for each text."
+        )
+    places = [f"y[{i}]" for i in range(len(rows))]
+    return [
+        AnnotatedText(text, list(entities_of(row, text, place)), place)
+        for text, row, place in zip(texts, rows, places, strict=True)
+    ]
+
+
 def is_annotated(record: Any) -> bool:
     """Whether a record is a text with its annotation, rather than a text or a list of words."""
     is_pair = isinstance(record, list | tuple) and len(record) == 2

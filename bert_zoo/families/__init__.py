@@ -43,8 +43,8 @@ from bert_zoo.families.transformer_xl import family as transformer_xl
 from bert_zoo.families.xlm import family as xlm
 from bert_zoo.families.xlnet import family as xlnet
 from bert_zoo.family import Family
-from bert_zoo.weights.formats import HuggingFace
-from bert_zoo.weights.table import token_head
+from bert_zoo.weights.formats import GLINER, HuggingFace, gliner_files
+from bert_zoo.weights.table import entity_head, token_head
 
 
 def _with_shared_heads(family: Family) -> Family:
@@ -110,9 +110,18 @@ _PAGES = (
     elmo.FAMILY,
     static.FAMILY,
 )
-# Encoders that transformers has too, which read rows of tokens, can also give a vector for each token.
+
+
+def _with_heads_on_tokens(family: Family) -> Family:
+    """A family whose encoders also give a vector for each token, and find entities of named types."""
+    formats = {**family.formats, GLINER: gliner_files(family.formats[HuggingFace.name])}
+    family = family.with_head("late_interaction", token_head())
+    return replace(family.with_head("entity_recognition", entity_head()), formats=formats)
+
+
+# Encoders that transformers has too, which read rows of tokens.
 FAMILIES = tuple(
-    page.with_head("late_interaction", token_head())
+    _with_heads_on_tokens(page)
     if "hf" in page.formats and "embedding" in page.tasks_without_head
     else page
     for page in map(_with_shared_heads, _PAGES)

@@ -34,6 +34,7 @@ from bert_zoo.models.task_model import SentenceModel
 from bert_zoo.registry import registry
 from bert_zoo.tasks import (
     TASKS,
+    EntityRecognizer,
     HybridEmbedder,
     LateInteraction,
     Reranker,
@@ -74,6 +75,7 @@ from bert_zoo.weights.table import (
     VECTOR_HEAD,
     WEIGHT_HEAD,
     SecondEncoder,
+    entity_head,
     head_of,
     hybrid_head,
     token_head,
@@ -281,6 +283,8 @@ def _with_heads(family: Family, description: Description) -> Family:
         )
     if tokens is not None:
         family = family.with_head(LateInteraction.task, token_head(tokens.use_bias))
+    if description.entity_head is not None:
+        family = family.with_head(EntityRecognizer.task, entity_head(description.entity_head))
     if description.autoencoder is not None:
         family = family.with_head(SparseEmbedder.task, AUTOENCODER_HEAD)
     if sparse is not None and sparse.of_tokens:
@@ -303,6 +307,7 @@ def _said_task(description: Description) -> str | None:
         Reranker.task: description.score_activation,
         SparseEmbedder.task: description.sparse_pooling,
         LateInteraction.task: description.token_vectors,
+        EntityRecognizer.task: description.entity_head,
     }
     return next((task for task, how in said.items() if how is not None), None)
 

@@ -14,6 +14,7 @@ from bert_zoo import private
 from bert_zoo.config import (
     Config,
     ConfigError,
+    EntityHead,
     HeadSpec,
     Pooling,
     SparsePooling,
@@ -25,13 +26,15 @@ from bert_zoo.fields import check
 from bert_zoo.generation_config import GenerationConfig
 from bert_zoo.loading.argument_names import unknown_arguments
 from bert_zoo.loading.directories import PROBLEM_TYPES, TRAINED_BY_USERS, Opened, open_checkpoint
+from bert_zoo.loading.growing import add_tokens
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.labels import HeadChoice, Thresholds, label_names
 from bert_zoo.models.long_texts import LongTexts
 from bert_zoo.models.task_model import LabelledModel
 from bert_zoo.registry import registry
-from bert_zoo.tasks import TASKS, no_such_task
+from bert_zoo.tasks import TASKS, EntityRecognizer, no_such_task
+from bert_zoo.text.files import AddedToken
 from bert_zoo.text.format import DeferredPreprocessor
 from bert_zoo.training.presets import compile_for_task
 from bert_zoo.weights.bind import (
@@ -44,6 +47,7 @@ from bert_zoo.weights.bind import (
 )
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.table import AUTOENCODER_HEAD, QUERY_WEIGHTS, Head, OfTwoLogits, head_of
+from bert_zoo.weights.table import entity_head as entity_table
 
 log = logging.getLogger("bert_zoo")
 
@@ -75,6 +79,7 @@ def load(
     truncate_dim: int | None = None,
     sparse_pooling: SparsePooling | None = None,
     token_vectors: TokenVectors | None = None,
+    entity_head: EntityHead | None = None,
     features: str | int | None = None,
     head: str | None = None,
     head_size: int | None = None,
@@ -98,10 +103,10 @@ def load(
         task: "encoder", "classification", "multi_label_classification", "regression", "reranking",
             "token_classification", "question_answering", "beam_question_answering", "multiple_choice",
             "masked_lm", "next_sentence_prediction", "pretraining", "causal_lm", "text_to_text",
-            "embedding", "sparse_embedding" or "late_interaction". By default a bert_zoo directory keeps
+            "embedding", "sparse_embedding", "late_interaction" or "entity_recognition". By default a bert_zoo directory keeps
             the task that it was saved with, a reranker of sentence-transformers loads as "reranking", a
             sparse encoder (SPLADE) as "sparse_embedding", late-interaction models (ColBERT) as
-            "late_interaction", and all others as "encoder".
+            "late_interaction", GLiNER as "entity_recognition", and all others as "encoder".
         weights: "pretrained", or None for random weights without a download.
         num_classes: number of classes of a classifier or tagger; by default the checkpoint's, else 2.
         labels: their names, as a sequence in the order of the classes, or as a dict in either
@@ -139,6 +144,9 @@ def load(
         token_vectors: how a late-interaction model makes vectors of tokens and rows of queries and
             documents, a `bert_zoo.config.TokenVectors`; by default as the checkpoint says, else a new layer
             to 128 numbers for all tokens.
+        entity_head: how a model finds entities of types that are named with each text, a
+            `bert_zoo.config.EntityHead`; by default as the checkpoint says, else a new one as wide as the
+            encoder, whose marker tokens are added to the vocabulary.
         features: freezes the encoder and trains only a head on its layers ("feature-based"), for tasks
             on whole texts and tagging. "mix" learns a weighted sum of all layers
             (`bert_zoo.layers.ScalarMix`), "concat" joins all layers, "mix4" and "concat4" use the last
@@ -182,6 +190,7 @@ def load(
     opened = _with_head(opened, task, HeadSpec.asked(features, head, head_size), dropout)
     opened = _with_sparse_pooling(opened, task, sparse_pooling)
     opened = _with_token_vectors(opened, task, token_vectors)
+    opened = _with_entity_head(opened, task, entity_head)
     config = _task_config(opened, task, dropout, attention_dropout, activation, settings)
     untrained = _untrained_parts(opened, task, init)
     arguments = _head_arguments(opened, task, untrained, num_classes, labels, thresholds)
@@ -219,6 +228,21 @@ def load(
         _add_query_encoder(model, opened, weights, dtype)
     _say_what_differs(model, opened, untrained, settings, max_length)
     compile_for_task(model)
+    return _with_own_tokens(model)
+
+
+def _with_own_tokens(model: ZooModel) -> ZooModel:
+    """The model, with the tokens of its task in the vocabulary."""
+    tokenizer = (
+        model.preprocessor.tokenizer if model.own_tokens and model.has_preprocessor else None
+    )
+    known = {} if tokenizer is None else {*tokenizer.vocabulary}
+    missing = [token for token in model.own_tokens if token not in known]
+    if tokenizer is None or not missing:
+        return model
+    origin = encoder_of(model).loaded_from
+    model = add_tokens(model, [AddedToken(token, special=True) for token in missing])
+    encoder_of(model).loaded_from = origin
     return model
 
 
@@ -376,6 +400,18 @@ def _with_token_vectors(opened: Opened, task: str, asked: TokenVectors | None) -
         )
     opened = _with_table(opened, task, TASKS[task].token_head(asked.use_bias))
     return replace(opened, description=replace(opened.description, token_vectors=asked))
+
+
+def _with_entity_head(opened: Opened, task: str, asked: EntityHead | None) -> Opened:
+    """Returns a checkpoint whose description has the requested head for entities."""
+    if asked is None:
+        return opened
+    if task != EntityRecognizer.task:
+        raise ValueError(
+            f"entity_head is for models of entities of named types; this is {task!r}. Leave it out."
+        )
+    opened = _with_table(opened, task, entity_table(asked))
+    return replace(opened, description=replace(opened.description, entity_head=asked))
 
 
 def _pooling(opened: Opened, task: str, truncate_dim: int | None) -> Pooling:
@@ -597,6 +633,7 @@ def _head_arguments(
             score_activation=description.score_activation if has_labels else None,
             token_vectors=description.token_vectors,
             sparse_pooling=description.sparse_pooling,
+            entity_head=description.entity_head,
         )
     )
     if description.head is not None:

@@ -200,7 +200,7 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
         format:
             "bert_zoo": configuration, weights (safetensors), vocabulary, head and labels.
             "hf": the files of Hugging Face transformers, with the head. For sentence embedders, also
-            the pooling in the files of sentence-transformers.
+            the pooling in the files of sentence-transformers; for models of entities, gliner's files.
             "keras_hub": a preset of KerasHub with a classifier's head, without tokenizer and labels.
             "model2vec": model2vec's files of a table of token vectors.
             "peft": only the LoRA of `bert_zoo.training.add_lora`, pooler and head, as an adapter that
@@ -269,7 +269,8 @@ def _contents(model: ZooModel, kind: type[Format], argument: str) -> Contents:
         _check_head(model)
     encoder = getattr(model, "encoder", model)
     family = registry().families[encoder.family] if model is encoder else model.family
-    fmt, preprocessor = family.formats.get(kind.name), encoder.preprocessor_to_save()
+    name = model.hf_format if kind is HuggingFace else kind.name
+    fmt, preprocessor = family.formats.get(name), encoder.preprocessor_to_save()
     if fmt is None:
         raise ValueError(
             f"{kind.program} has no models of the family {family.name}. Leave {argument} out."
@@ -294,6 +295,7 @@ def _contents(model: ZooModel, kind: type[Format], argument: str) -> Contents:
         sparse_pooling=getattr(model, "sparse_pooling", None),
         prompts=encoder.prompts,
         token_vectors=getattr(model, "token_vectors", None),
+        entity_head=getattr(model, "entity_head", None),
         long_texts=encoder.long_texts.get_config() if encoder.long_texts.in_windows else None,
         reads_vectors=getattr(model, "reads_vectors", False),
         default_role=None if queries is None else model.default_role,

@@ -10,6 +10,7 @@ OF_TASKS = (
     "BeamQuestionAnswerer",
     "CausalLM",
     "Classifier",
+    "EntityRecognizer",
     "LateInteraction",
     "MaskedLM",
     "MultiLabelClassifier",

@@ -135,6 +135,8 @@ class ZooModel(keras.Model):
     task: str  # name of the task for `load`
     verbs: tuple[str, ...] = ()  # names of the methods for what the task is there for
     labels: tuple[str, ...] = ()  # names of the classes by number; empty without classes
+    own_tokens: tuple[str, ...] = ()  # which its vocabulary needs
+    hf_format = "hf"  # of what `save(format="hf")` writes
     labels_are_texts = False  # of the same kind as the inputs
     ids_rank = 2  # number of axes of the ids that it is called with
     # "softmax" or "sigmoid", which turns outputs into probabilities; None if they are not logits of classes.

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bert_zoo.config import IGNORED_LABEL, SparsePooling, TokenVectors
+from bert_zoo.config import IGNORED_LABEL, EntityHead, SparsePooling, TokenVectors
 from bert_zoo.error_text import listing, nearest, quoted, shown
 from bert_zoo.fields import check, is_integer, is_number
 from bert_zoo.models.compiling import reads_class_numbers, reads_each_class
@@ -648,6 +648,7 @@ class HeadChoice:
     score_activation: str | None = None  # what turns its one logit into a score
     token_vectors: TokenVectors | None = None  # how it makes vectors of tokens
     sparse_pooling: SparsePooling | None = None  # what turns its logits into a sparse vector
+    entity_head: EntityHead | None = None  # how it finds entities of named types
 
     @property
     def sizes(self) -> set[int]:

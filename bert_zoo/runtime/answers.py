@@ -512,7 +512,7 @@ class TaggedSpan:
     Attributes:
         text: the span as in `Tagging.text`.
         type: the span's type, such as "LOC" for the labels "B-LOC" and "I-LOC".
-        score: the mean of its words' scores.
+        score: the mean of its words' scores, or the span's own.
         start, end: its range of characters in `Tagging.text`, without `end`.
         first_word, end_word: its range of words, without `end_word`.
     """
@@ -535,7 +535,7 @@ class Tagging(Charted):
 
     Attributes:
         text: the text; a list of words is joined by spaces.
-        words: the words with their labels.
+        words: the words with their labels; none if types are found for spans alone.
         spans: the spans that the labels mark; None with `aggregate=False`, or if the labels do not mark
             spans (see `bert_zoo.data.tagging`), for example parts of speech.
     """
@@ -552,11 +552,21 @@ class Tagging(Charted):
     def __str__(self) -> str:
         if self.spans is None:
             return table(word.cells() for word in self.words)
-        parts, at = [], 0
-        for span in self.spans:
-            parts += [self.text[at : span.start], str(span)]
-            at = span.end
-        return "".join([*parts, self.text[at:]])
+        outer_first = sorted(self.spans, key=lambda span: (span.start, -span.end))
+        return _marked(self.text, 0, len(self.text), outer_first)
+
+
+def _marked(text: str, start: int, end: int, spans: Sequence[TaggedSpan]) -> str:
+    """A part of a text with its spans marked; spans within another one come after it."""
+    parts = []
+    while spans:
+        span, *others = spans
+        inside = [other for other in others if other.end <= span.end]
+        spans = [other for other in others if other.end > span.end]
+        inner = _marked(text, span.start, span.end, inside)
+        parts += [text[start : span.start], f"[{inner}]{span.type} {span.score:.2f}"]
+        start = span.end
+    return "".join([*parts, text[start:end]])
 
     def marks(self) -> list[tuple[int, int, str, float]]:
         """Start, end, label and score of its spans, or of its words where it has none."""

@@ -11,10 +11,9 @@ from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.data.entities import (
-    AnnotatedText,
+    annotated_columns,
     annotated_texts,
     are_entities,
-    entities_of,
     is_annotated,
     words_and_tags,
 )
@@ -126,7 +125,7 @@ def with_words(model, x, y):
         rows = as_list(y)
         if not isinstance(rows, list | tuple | np.ndarray) or not are_entities([*rows]):
             return x, y
-        texts = _annotated(x, rows)
+        texts = annotated_columns(x, rows)
     scheme = "IOBES" if any(label.startswith("E-") for label in model.labels) else "IOB2"
     words, tags = words_and_tags(texts, scheme)
     if not {*chain.from_iterable(tags)} <= {*model.labels}:
@@ -136,26 +135,6 @@ def with_words(model, x, y):
             f"this model are {quoted(model.labels)}. Load it with labels={[*scheme_names(types, scheme)]}."
         )
     return words, tags
-
-
-def _annotated(x, rows) -> list[AnnotatedText]:
-    from bert_zoo.text.batches import strings
-
-    if has_rows_of_words(x):
-        raise ValueError(
-            f"y[0] is {shown(rows[0])}, but x has lists of words. Entities are spans of characters: pass the "
-            "texts as strings. For words, pass one label each."
-        )
-    texts = strings(list(x) if isinstance(x, tuple) else x)
-    if len(texts) != len(rows):
-        raise ValueError(
-            f"y has {len(rows)} rows, but x has {len(texts)}. Pass a list of entities for each text."
-        )
-    places = [f"y[{i}]" for i in range(len(rows))]
-    return [
-        AnnotatedText(text, list(entities_of(row, text, place)), place)
-        for text, row, place in zip(texts, rows, places, strict=True)
-    ]
 
 
 def _rows_of_words(texts, values, numbers: Callable[[Any, str], np.ndarray], title: str):

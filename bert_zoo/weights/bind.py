@@ -139,7 +139,7 @@ class Binding:
             self.layout.to_ours(tensor, part, self.config)
             for tensor, part in zip(tensors, self._parts(shape), strict=True)
         ]
-        whole = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+        whole = parts[0] if len(parts) == 1 else self.layout.whole(parts)
         order = self.layout.order
         return whole if order is None else whole[..., order(self.config)]
 
@@ -149,8 +149,8 @@ class Binding:
             return {}
         if self.layout.order is not None:
             value = value[..., np.argsort(self.layout.order(self.config))]
-        cuts = np.cumsum([part[-1] for part in self._parts(value.shape)])[:-1]
-        parts = np.split(value, cuts, axis=-1)
+        sizes = tuple(part[-1] for part in self._parts(value.shape))
+        parts = self.layout.parted(value, sizes)
         return {
             key: contiguous(self.layout.to_stored(part, self.config))
             for key, part in zip(self.keys, parts, strict=True)

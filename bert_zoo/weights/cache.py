@@ -40,7 +40,7 @@ from bert_zoo.weights.files import (
     sha256_of,
     write_json,
 )
-from bert_zoo.weights.formats.hf_directories import encoders_of_roles
+from bert_zoo.weights.formats.hf_directories import GLINER_FILE, encoders_of_roles
 from bert_zoo.weights.formats.sparse_directories import model_folder, sparse_modules_of
 from bert_zoo.weights.sources import ADAPTER_CONFIG, ADAPTER_WEIGHTS, check_weight_files
 from bert_zoo.weights.unpack import unpack
@@ -50,6 +50,7 @@ _LOGGER = logging.getLogger(__name__)
 # Files of a model in a hub repository, besides its weights.
 MODEL_FILES = (
     *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"),
+    GLINER_FILE,
     "special_tokens_map.json",
     *("added_tokens.json", "vocab.txt", "vocab.json", "merges.txt", "bpe.codes", "*.model"),
     *("vocab.pkl", "vocab.bin"),  # Transformer-XL's; read without being unpickled
@@ -282,8 +283,9 @@ def _check_snapshot(directory: Path, further: Sequence[str]) -> None:
     # An adapter's base is another repository.
     if (directory / ADAPTER_CONFIG).is_file() and _matching(directory, ADAPTER_WEIGHTS):
         return
-    # Models of sentence-transformers without a transformer have no config.json.
-    found = "config.json" if not (directory / "modules.json").is_file() else "modules.json"
+    # Models of sentence-transformers without a transformer, and gliner's, have no config.json.
+    others = (file for file in ("modules.json", GLINER_FILE) if (directory / file).is_file())
+    found = next(others, "config.json")
     for file in (found, *further):
         if not (directory / file).is_file():
             raise FileNotFoundError(f"{directory} has no {file}.")

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from bert_zoo.config import BILSTM_LAYERS, HeadSpec
+from bert_zoo.config import BILSTM_LAYERS, EntityHead, HeadSpec
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,14 @@ class Stored:
         if self.part_sizes is not None and parts > 1:
             return self.part_sizes(config)
         return (size // max(parts, 1),) * parts
+
+    def whole(self, parts: list[np.ndarray]) -> np.ndarray:
+        """A variable from its parts."""
+        return np.concatenate(parts, axis=-1)
+
+    def parted(self, value: np.ndarray, sizes: tuple[int, ...]) -> list[np.ndarray]:
+        """The parts of a variable."""
+        return np.split(value, np.cumsum(sizes)[:-1], axis=-1)
 
     def shape_of(self, part: tuple[int, ...], config: Any) -> tuple[int, ...]:
         if self.shape is not None:
@@ -70,6 +78,20 @@ class Stored:
 
     def joined(self, entries: list[np.ndarray], config: Any) -> np.ndarray:
         return np.stack(entries)
+
+
+@dataclass(frozen=True)
+class Sum(Stored):
+    """A variable that is stored as several tensors to add, such as the two biases of torch's LSTM."""
+
+    def sizes(self, size: int, parts: int, config: Any) -> tuple[int, ...]:
+        return (size,) * parts
+
+    def whole(self, parts: list[np.ndarray]) -> np.ndarray:
+        return sum(parts)
+
+    def parted(self, value: np.ndarray, sizes: tuple[int, ...]) -> list[np.ndarray]:
+        return [value, *(np.zeros_like(value) for _ in sizes[1:])]
 
 
 @dataclass(frozen=True)
@@ -334,6 +356,45 @@ def hybrid_head(use_bias: bool = True) -> Head:
 
 _MIX = raw("scalars") | raw("gamma")
 _LSTM = raw("kernel") | raw("recurrent_kernel") | raw("bias")
+
+
+# The dense layers of an entity head, and what gliner calls them: two for each of starts, ends, spans and types.
+_SPANS = "span_rep_layer.span_rep_layer."
+ENTITY_LAYERS = {
+    "start": f"{_SPANS}project_start",
+    "end": f"{_SPANS}project_end",
+    "span": f"{_SPANS}out_project",
+    "type": "prompt_rep_layer",
+}
+DIRECTIONS = {"forward": "", "backward": "_reverse"}
+
+
+def entity_head(spec: EntityHead = EntityHead()) -> Head:  # noqa: B008 (frozen)
+    """The weight table of a head that finds entities, for any family; its names are gliner's."""
+
+    def rows() -> Iterable[Row]:
+        is_wider = lambda config: spec.size not in (None, config.hidden_size)  # noqa: E731
+        yield Row(DENSE, "entities/projection", hf="token_rep_layer.projection", when=is_wider)
+        for number in range(spec.lstm_layers):
+            for direction, suffix in DIRECTIONS.items():
+                cell = f"entities/{direction}_{number}/lstm_cell"
+
+                def of(tensor: str, end: str = f"_l{number}{suffix}") -> str:
+                    return f"rnn.lstm.{tensor}{end}"
+
+                for variable, tensor in (
+                    ("kernel", "weight_ih"),
+                    ("recurrent_kernel", "weight_hh"),
+                ):
+                    stored = Stored("", transposed=True)
+                    yield Row(raw(variable, pytorch=stored), cell, hf=of(tensor))
+                biases = of("bias_ih"), of("bias_hh")
+                yield Row(raw("bias", pytorch=Sum("")), cell, hf=biases)
+        for ours, theirs in ENTITY_LAYERS.items():
+            yield Row(DENSE, f"entities/{ours}_hidden", hf=f"{theirs}.0")
+            yield Row(DENSE, f"entities/{ours}_output", hf=f"{theirs}.3")
+
+    return Head(tuple(rows()))
 
 
 def head_of(spec: HeadSpec, pools: bool) -> Head:

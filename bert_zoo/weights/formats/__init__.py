@@ -5,12 +5,14 @@ A family declares one object of these classes for each format of its checkpoints
 
 from bert_zoo.weights.formats.bert_zoo import BertZoo
 from bert_zoo.weights.formats.format import TF1, Description, Fairseq, Format
+from bert_zoo.weights.formats.gliner import GLINER, gliner_files
 from bert_zoo.weights.formats.hf import HuggingFace, Torch
 from bert_zoo.weights.formats.keras_hub import KerasHub
 from bert_zoo.weights.formats.model2vec import Model2Vec
 from bert_zoo.weights.formats.model_garden import ModelGarden
 
 __all__ = [
+    "GLINER",
     "TF1",
     "BertZoo",
     "Description",
@@ -21,4 +23,5 @@ __all__ = [
     "Model2Vec",
     "ModelGarden",
     "Torch",
+    "gliner_files",
 ]

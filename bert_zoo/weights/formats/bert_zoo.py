@@ -10,6 +10,7 @@ from bert_zoo.config import (
     Autoencoder,
     Config,
     ConfigError,
+    EntityHead,
     HeadSpec,
     PooledDense,
     Pooling,
@@ -37,7 +38,7 @@ OPTIONAL_KEYS = {
         "head",
         "default_role",
     ),
-    *("generation", "sparse_pooling", "token_vectors"),
+    *("generation", "sparse_pooling", "token_vectors", "entity_head"),
 }
 POOLING_KEYS = {"mode", "normalize"}
 
@@ -81,8 +82,9 @@ class BertZoo(Format):
 
     def description(self, values: JsonObject, directory: Path) -> Description:
         text, head = values.take("text", dict), values.take("head", dict)
-        pooling, sparse, token_vectors = (
-            values.take(key, dict) for key in ("pooling", "sparse_pooling", "token_vectors")
+        pooling, sparse, token_vectors, entities = (
+            values.take(key, dict)
+            for key in ("pooling", "sparse_pooling", "token_vectors", "entity_head")
         )
         return Description(
             task=values.take("task", str),
@@ -94,6 +96,7 @@ class BertZoo(Format):
             sparse_pooling=None if sparse is None else _sparse_pooling(sparse),
             prompts=values.section("prompts").record(Prompts, ()),
             token_vectors=None if token_vectors is None else _token_vectors(token_vectors),
+            entity_head=None if entities is None else entities.record(EntityHead),
             long_texts=values.take("long_texts", dict),
             generation=(values.section("generation"),),
             reads_vectors=values.take("reads_vectors", bool, False),
@@ -115,6 +118,7 @@ class BertZoo(Format):
             "default_role": description.default_role,
             "prompts": asdict(description.prompts) if description.prompts.texts else None,
             "token_vectors": description.token_vectors and asdict(description.token_vectors),
+            "entity_head": description.entity_head and asdict(description.entity_head),
             "generation": next(iter(description.generation), None),
             "head": None if head is None else asdict(head) | {"features": read},
         }

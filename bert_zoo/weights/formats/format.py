@@ -11,6 +11,7 @@ from bert_zoo.config import (
     Autoencoder,
     Config,
     ConfigError,
+    EntityHead,
     HeadSpec,
     Pooling,
     Prompts,
@@ -46,6 +47,7 @@ class Description:
     default_role: str | None = None
     prompts: Prompts = Prompts()  # noqa: RUF009 (frozen); before its texts
     token_vectors: TokenVectors | None = None  # how it makes vectors of tokens (late interaction)
+    entity_head: EntityHead | None = None  # how it finds entities of named types
     long_texts: Mapping[str, Any] | None = None  # of `bert_zoo.models.long_texts.LongTexts`
     # Ids of special tokens that the configuration does not say, by the keys of Hugging Face's config.json.
     token_ids: Mapping[str, int] = field(default_factory=dict)

@@ -85,6 +85,8 @@ POOLING_KEYS = (
     *("word_embedding_dimension", "embedding_dimension", "pooling_mode", "include_prompt"),
     *(f"{MODE_PREFIX}{key}" for key in POOLING_MODES),
 )
+# The configuration of gliner's directories.
+GLINER_FILE = "gliner_config.json"
 DENSE_KEYS = (
     *("in_features", "out_features", "bias", "activation_function", "use_residual", *VECTOR_KEYS),
 )

@@ -1,0 +1,270 @@
+"""Entities of named types: gliner's directories, logits, spans, loss and gradients; texts, training and errors."""
+
+import functools
+import logging
+import shutil
+from itertools import chain
+
+import keras
+import numpy as np
+import pytest
+from helpers import ALL_GOLDEN, TOLERANCE, change_json, load_case, read_json
+from keras import ops
+
+import bert_zoo
+from bert_zoo.config import ConfigError, EntityHead
+from bert_zoo.data.entities import AnnotatedText, Entity
+from bert_zoo.tasks.entity_rows import (
+    Candidate,
+    Prompt,
+    budget_of,
+    chosen,
+    inputs_of,
+    tokens_of,
+    training_rows,
+    windows_of,
+    word_ranges,
+)
+from bert_zoo.weights.bind import named_variables, to_stored
+
+STORED = ALL_GOLDEN / "gliner"
+CASES = ("deberta_v2", "modernbert")
+TYPES = ["cat", "house"]
+ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
+
+
+@functools.cache
+def stored(case: str):
+    return bert_zoo.load(STORED / case)
+
+
+@functools.cache
+def answers_of(case: str) -> dict:
+    return read_json(STORED / case / "answers.json")
+
+
+@functools.cache
+def arrays_of(case: str) -> dict[str, np.ndarray]:
+    with np.load(STORED / case / "arrays.npz") as file:
+        return dict(file)
+
+
+def inputs_for(model, texts, types):
+    words = [[text[start:end] for start, end in word_ranges(text)] for text in texts]
+    tokens = tokens_of(model, [*types, *chain(*words)])
+    prompt = Prompt.of(model, types, tokens)
+    windows = [*windows_of(model, words, tokens, budget_of(model) - len(prompt.ids))]
+    return inputs_of(model, windows, [prompt] * len(windows))
+
+
+def assert_answers_are_theirs(model, case: str) -> None:
+    answers = answers_of(case)
+    for found in answers["found"]:
+        rows = model.tag(answers["texts"], found["types"], found["threshold"], found["flat"])
+        for row, wanted in zip(rows, found["spans"], strict=True):
+            spans = [[span.start, span.end, span.type] for span in row.spans]
+            assert spans == [span[:3] for span in wanted]
+            assert all(row.text[span.start : span.end] == span.text for span in row.spans)
+            scores = [span.score for span in row.spans]
+            np.testing.assert_allclose(scores, [span[3] for span in wanted], atol=TOLERANCE, rtol=0)
+
+
+def small(**head):
+    """A model with random weights."""
+    keras.utils.set_random_seed(0)
+    return load_case("encoder", "entity_recognition", entity_head=EntityHead(**head))
+
+
+def annotated(text: str, *entities: tuple[int, int, str]) -> AnnotatedText:
+    return AnnotatedText(text, [Entity(*entity) for entity in entities], "x[0]")
+
+
+# --- Equal to gliner -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_logits_of_padded_batches_are_gliners_for_1_3_and_30_types(case):
+    model, answers = stored(case), answers_of(case)
+    assert model.task == "entity_recognition"
+    for number in range(3):
+        expected = arrays_of(case)[f"logits_{number}"]
+        inputs = inputs_for(model, answers["texts"], answers["found"][2 * number]["types"])
+        found = ops.convert_to_numpy(model(inputs))[:, : expected.shape[1]]
+        there = expected != 0
+        np.testing.assert_allclose(found[there], expected[there], atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_flat_and_nested_spans_are_gliners(case):
+    assert_answers_are_theirs(stored(case), case)
+
+
+@pytest.mark.skipif(not ON_TENSORFLOW, reason="takes gradients with TensorFlow")
+@pytest.mark.parametrize("case", CASES)
+def test_loss_and_gradients_are_gliners(case):
+    import tensorflow as tf
+
+    model, training = stored(case), answers_of(case)["training"]
+    texts = []
+    for text, entities in zip(answers_of(case)["texts"], training["entities"], strict=True):
+        at = word_ranges(text)
+        texts.append(annotated(text, *((at[s][0], at[e][1], name) for s, e, name in entities)))
+    inputs = inputs_for(model, [text.text for text in texts], training["types"])
+    rows = training_rows(model, texts, measures=True)
+    _, labels = rows.gather(np.arange(len(texts)))
+    # Types in the order of the reference's.
+    labels = labels[..., [sorted(training["types"]).index(name) for name in training["types"]]]
+    with tf.GradientTape() as tape:
+        loss = model.default_loss()(labels, model(inputs))
+    np.testing.assert_allclose(float(loss), arrays_of(case)["loss"], rtol=1e-6)
+    paths = {id(variable): path for path, variable in named_variables(model).items()}
+    gradients = {
+        paths[id(variable)]: tf.convert_to_tensor(gradient)
+        for variable, gradient in zip(
+            model.trainable_variables,
+            tape.gradient(loss, [v.value for v in model.trainable_variables]),
+            strict=True,
+        )
+    }
+    plan = model.family.plan("gliner", model.encoder.config)
+    bindings = [b for b in plan.bindings(model.task, False) if b.variable in gradients]
+    as_variables = {path: tf.Variable(gradient) for path, gradient in gradients.items()}
+    seen = set()
+    for key, tensor in to_stored(as_variables, bindings).items():
+        # Of torch's two biases, whose gradients are equal, ours is one.
+        if "bias_hh" not in key:
+            expected = arrays_of(case)[f"gradient/{key}"]
+            atol = TOLERANCE * max(1, np.abs(expected).max())
+            np.testing.assert_allclose(np.asarray(tensor), expected, atol=atol, rtol=0, err_msg=key)
+            seen.add(key)
+    assert any(key.startswith("rnn.lstm") for key in seen) and len(seen) > 40
+
+
+@pytest.mark.parametrize("format", ["bert_zoo", "hf"])
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_saved_is_read_again_with_the_same_answers(case, format, tmp_path):
+    bert_zoo.save(stored(case), tmp_path, format=format)
+    again = bert_zoo.load(tmp_path)
+    assert (again.task, again.entity_head) == ("entity_recognition", stored(case).entity_head)
+    assert_answers_are_theirs(again, case)
+    if format == "hf":
+        theirs, ours = (read_json(d / "gliner_config.json") for d in (STORED / case, tmp_path))
+        same = ("class_token_index", "vocab_size", "hidden_size", "span_mode", "ent_token")
+        assert {key: ours[key] for key in same} == {key: theirs[key] for key in same}
+        assert not (tmp_path / "config.json").exists()
+
+
+def test_a_keras_file_has_the_same_model(tmp_path):
+    stored("deberta_v2").save(tmp_path / "model.keras")
+    assert_answers_are_theirs(keras.saving.load_model(tmp_path / "model.keras"), "deberta_v2")
+
+
+# --- Directories that are refused ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"span_mode": "token_level"}, "span_mode 'token_level'.*'markerV0'"),
+        ({"labels_encoder": "bert"}, "labels_encoder 'bert'"),
+        ({"subtoken_pooling": "mean"}, "subtoken_pooling 'mean'"),
+        ({"new_switch": 1}, "new_switch, which this version"),
+        ({"max_width": 0}, "max_width"),
+        ({"encoder_config": None, "model_name": "some/encoder"}, "'some/encoder'"),
+    ],
+)
+def test_other_architectures_and_unknown_settings_are_refused(values, message, tmp_path):
+    directory = shutil.copytree(STORED / "deberta_v2", tmp_path / "model")
+    change_json(directory / "gliner_config.json", **values)
+    with pytest.raises(ConfigError, match=message):
+        bert_zoo.load(directory)
+
+
+# --- A new model ---------------------------------------------------------------------------------
+
+
+def test_a_new_model_says_that_it_is_untrained_and_has_the_markers(caplog):
+    with caplog.at_level(logging.WARNING, logger="bert_zoo"):
+        model = small()
+    assert sum("no trained entities" in record.message for record in caplog.records) == 1
+    tokenizer = model.preprocessor.tokenizer
+    assert tokenizer.vocabulary[-2:] == ("<<ENT>>", "<<SEP>>")
+    assert model.encoder.config.vocab_size == tokenizer.vocab_size
+    # Each marker is one token, also in lower-casing models.
+    inputs = inputs_for(model, ["a cat"], TYPES)
+    marker = tokenizer.token_to_id("<<ENT>>")
+    ids = np.asarray(inputs["token_ids"])
+    assert (np.take_along_axis(ids, inputs["type_positions"], 1) == marker).all()
+
+
+def test_a_long_text_is_read_whole_and_offsets_are_those_of_the_text():
+    model = small(max_words=7, max_width=3)
+    text = " ".join(["the cat sat on a tree ,"] * 6)
+    (long,) = model.tag(text, TYPES, threshold=0.0, flat=True)
+    covered = np.zeros(len(word_ranges(text)), bool)
+    for span in long.spans:
+        assert text[span.start : span.end] == span.text
+        assert not covered[span.first_word : span.end_word].any()
+        covered[span.first_word : span.end_word] = True
+    assert covered.all()
+
+
+def test_windows_share_as_many_words_as_a_span_may_have():
+    model = small(max_words=8, max_width=3)
+    words = [["cat"] * 20]
+    windows = [*windows_of(model, words, tokens_of(model, ["cat"]), 100)]
+    ends = [window.first + len(window.words) for window in windows]
+    assert ends[-1] == 20
+    for window, end in zip(windows[1:], ends, strict=False):
+        assert end - window.first == 3
+
+
+def test_batches_change_nothing():
+    model = small()
+    texts = ["the cat sat on the tree", "a bird", "", "it was good !", "we ran to the big city"]
+    together = model.tag(texts, TYPES, threshold=0.3, batch_size=4)
+    for text, row in zip(texts, together, strict=True):
+        (alone,) = model.tag(text, TYPES, threshold=0.3)
+        assert [s[:2] for s in map(_place, alone.spans)] == [s[:2] for s in map(_place, row.spans)]
+        for one, other in zip(alone.spans, row.spans, strict=True):
+            assert one.score == pytest.approx(other.score, abs=1e-5)
+
+
+def _place(span):
+    return span.start, span.end, span.type
+
+
+def test_of_spans_that_meet_the_likeliest_stays():
+    spans = [Candidate(0, 2, 0, 0.9), Candidate(1, 3, 0, 0.8), Candidate(0, 5, 1, 0.7)]
+    assert chosen(spans, flat=True) == [spans[0]]
+    assert chosen(spans, flat=False) == [spans[0], spans[2]]
+    # A span has one type; of two windows, the higher score counts.
+    twice = [Candidate(0, 2, 0, 0.6), Candidate(0, 2, 1, 0.8), Candidate(0, 2, 0, 0.7)]
+    assert chosen(twice, flat=False) == [twice[1]]
+
+
+def test_nested_spans_are_printed_within_each_other():
+    from bert_zoo.runtime.answers import TaggedSpan, Tagging
+
+    text = "University of Oslo, Norway"
+    spans = [(0, 18, "school", 0.9), (14, 18, "city", 0.8), (20, 26, "country", 0.7)]
+    row = tuple(TaggedSpan(text[s:e], name, p, s, e, 0, 0) for s, e, name, p in spans)
+    printed = str(Tagging(text, (), row))
+    assert printed == "[University of [Oslo]city 0.80]school 0.90, [Norway]country 0.70"
+
+
+@pytest.mark.parametrize(
+    "labels, error, message",
+    [
+        ("person", TypeError, "list of types"),
+        ([1], TypeError, "list of types"),
+        ([], ValueError, "at least one type"),
+        (["cat", " "], ValueError, "at least one type"),
+        (["cat", "house", "cat"], ValueError, "cat.* more than once"),
+        ([f"cat {i}" for i in range(30)], ValueError, "30 labels have"),
+        (None, ValueError, "at least one type"),
+    ],
+)
+def test_wrong_labels_are_refused(labels, error, message):
+    with pytest.raises(error, match=message):
+        small().tag("a cat", labels)
