@@ -1,7 +1,6 @@
 """Charts of what a model answered: spans marked in a text, bars of scores, and several of these below each other."""
 
 import math
-from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 
 from markupsafe import Markup, escape
@@ -59,10 +58,8 @@ def marked_text(
 
 
 def _marked(text: str, spans: Sequence[MarkedSpan], labels: Sequence[str]) -> Iterator[str]:
-    """HTML of a text with marks. A mark that begins within another and ends after it is split where that one ends."""
-    at, opened, starts = 0, [], defaultdict(list)
-    for span in spans:
-        starts[span[0]].append(span)
+    """HTML of a text with marks of sorted spans. A mark that begins within another and ends after it is split where that one ends."""
+    at, opened, waiting = 0, [], [*reversed(spans)]
     for place in sorted({place for span in spans for place in span[:2]}):
         yield escape(text[at:place])
         at, split = place, []
@@ -73,7 +70,9 @@ def _marked(text: str, spans: Sequence[MarkedSpan], labels: Sequence[str]) -> It
             else:
                 split.append(span)
                 yield '<strong aria-hidden="true">…</strong></mark>'
-        for span in sorted([*split, *starts[place]], key=lambda span: -span[1]):
+        while waiting and waiting[-1][0] == place:
+            split.append(waiting.pop())
+        for span in sorted(split, key=lambda span: -span[1]):
             opened.append(span)
             yield f'<mark class="{series(labels.index(span[2]))}">'
     yield escape(text[at:])

@@ -21,9 +21,6 @@ PASSAGE = 400
 # Candidates or labels of one text that a chart shows.
 MOST_BARS = 10
 
-# Name, score or None, and text or its parts before, inside and after a mark.
-Bar = tuple[str, float | None, str | tuple[str, str, str]]
-
 
 class Charted:
     """A result that notebooks show as a chart; elsewhere it is plain text."""
@@ -54,8 +51,8 @@ class PrintedRow(Charted):
     def cells(self) -> tuple[str, ...]:
         raise NotImplementedError
 
-    def bar(self) -> Bar:
-        """Its row in `bert_zoo.charts.score_bars`."""
+    def bar(self) -> tuple:
+        """Its row of `bert_zoo.charts.score_bars`: name, score or None, and text."""
         name, *others = self.cells()
         return name, None, "  ".join(others)
 
@@ -116,20 +113,18 @@ class SpanAnswer(Charted):
         return f"no answer  {self.score:.3f}  (best guess: {guess})"
 
     def draw(self, charts: ModuleType) -> str:
-        title, spans, start = self.question, [], 0
         best = next((candidate for candidate in self.candidates if candidate.text), None)
+        kind, title = "answer", self.question
         if not self.text:
-            title = f"{title} · no answer {self.score:.3f}"
+            kind, title = "best guess", f"{title} · no answer {self.score:.3f}"
+        spans, window = [], (0, PASSAGE)
         if best is not None:
-            start = max(0, best.start - PASSAGE)
-            kind = "answer" if self.text else "best guess"
             spans = [(best.start, best.end, f"{kind} {best.probability:.3f}", None)]
-        end = (best.end if best else 0) + PASSAGE
+            window = (max(0, best.start - PASSAGE), best.end + PASSAGE)
+        passage = charts.marked_text(self.context, spans, title=title, window=window)
         rows = [(each.text or "no answer", each.probability, "") for each in self.candidates]
-        passage = charts.marked_text(self.context, spans, title=title, window=(start, end))
-        return charts.stacked(
-            [passage, charts.folded("Candidates", charts.score_bars(rows, most=MOST_BARS))]
-        )
+        bars = charts.score_bars(rows, most=MOST_BARS)
+        return charts.stacked([passage, charts.folded("Candidates", bars)])
 
 
 # The score of a document without vectors, below all others, as in sentence-transformers.
@@ -147,7 +142,7 @@ class TokenMatch(PrintedRow):
     def cells(self) -> tuple[str, ...]:
         return self.token, f"{self.score:.3f}", self.match
 
-    def bar(self) -> Bar:
+    def bar(self) -> tuple:
         return f"{self.token} → {self.match}", self.score, ""
 
 
@@ -315,10 +310,6 @@ class Classification(PrintedRow):
             return (self.label, f"{self.score:.3f}", one_line(self.text))
         return (listed(self.top), one_line(self.text))
 
-    @property
-    def chosen(self) -> dict[str, float]:
-        return self.top
-
     def draw(self, charts: ModuleType) -> str:
         return label_bars(charts, self, [self.label])
 
@@ -329,26 +320,23 @@ class Classifications(PrintedRows):
     def draw(self, charts: ModuleType) -> str:
         if len(self) == 1:
             return self[0].draw(charts)
-        labels = [[*(row.chosen or {"(no label)": None}).items()] for row in self]
-        found = [*zip(labels, [one_line(row.text) for row in self], strict=True)]
-        if all(len(some) == 1 for some in labels):
-            return charts.score_bars([(*some[0], text) for some, text in found])
-        return charts.stacked(
-            [
-                charts.score_bars([(*label, "") for label in some], title=text)
-                for some, text in found
-            ]
-        )
+        found = []
+        for row in self:
+            labels = row.top if isinstance(row, Classification) else row.labels
+            found.append(([*(labels or {"(no label)": None}).items()], one_line(row.text)))
+        if all(len(labels) == 1 for labels, _ in found):
+            return charts.score_bars([(*labels[0], text) for labels, text in found])
+        bars = [([(*each, "") for each in labels], text) for labels, text in found]
+        return charts.stacked([charts.score_bars(rows, title=text) for rows, text in bars])
 
 
 def label_bars(
     charts: ModuleType, row: "Classification | MultiLabelClassification", chosen: Iterable[str]
 ) -> str:
     """Bars of the likeliest labels of one text."""
-    ranked = sorted(row.scores.items(), key=lambda item: -item[1])
     text = row.text if isinstance(row.text, str) else " | ".join(row.text)
-    rows = [(label, score, "") for label, score in ranked]
-    return charts.score_bars(rows, title=text, chosen=chosen, limits=(0, 1), most=MOST_BARS)
+    rows = [(*item, "") for item in sorted(row.scores.items(), key=lambda item: -item[1])]
+    return charts.score_bars(rows, title=text, chosen=chosen, most=MOST_BARS)
 
 
 def listed(labels: Mapping[str, float]) -> str:
@@ -371,10 +359,6 @@ class MultiLabelClassification(PrintedRow):
 
     def cells(self) -> tuple[str, ...]:
         return (listed(self.labels) or "(no label)", one_line(self.text))
-
-    @property
-    def chosen(self) -> dict[str, float]:
-        return self.labels
 
     def draw(self, charts: ModuleType) -> str:
         return label_bars(charts, self, self.labels)
@@ -441,7 +425,7 @@ class Ranked(PrintedRow):
     def cells(self) -> tuple[str, ...]:
         return (f"{self.score:.3f}", str(self.index), one_line(self.document))
 
-    def bar(self) -> Bar:
+    def bar(self) -> tuple:
         return f"document {self.index}", self.score, self.document
 
 
@@ -500,9 +484,6 @@ class TaggedWord(PrintedRow):
 
     def cells(self) -> tuple[str, ...]:
         return (self.text, self.label, f"{self.score:.2f}")
-
-    def bar(self) -> Bar:
-        return self.text, self.score, self.label
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bert_zoo.fields import check
-from bert_zoo.runtime.answers import Bar, HybridVectors, PrintedRow, PrintedRows
+from bert_zoo.runtime.answers import HybridVectors, PrintedRow, PrintedRows
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -97,7 +97,7 @@ class SparseTerm(PrintedRow):
         factors = " × ".join(f"{weight:.3f}" for weight in self.of_each)
         return (f"{self.weight:.3f}", *[factors] * (len(self.of_each) > 1), self.token)
 
-    def bar(self) -> Bar:
+    def bar(self) -> tuple:
         _, *factors, token = self.cells()
         return token, self.weight, "".join(factors)
 

@@ -19,7 +19,7 @@ from bert_zoo.graph import has_tensorflow
 from bert_zoo.models.data_adapters import text_rows
 from bert_zoo.models.direct import for_this_device, read_and_run, tokenized
 from bert_zoo.printing import surroundings, table
-from bert_zoo.runtime.answers import Bar, PrintedRow, PrintedRows
+from bert_zoo.runtime.answers import PrintedRow, PrintedRows
 from bert_zoo.tasks.objectives.objective import ObjectiveModel
 from bert_zoo.tasks.objectives.table import PREDICTIONS
 from bert_zoo.tasks.presets import TextScores, text_score
@@ -124,7 +124,7 @@ class Candidate(PrintedRow):
         left, right = surroundings(self.text, self.start, self.start + len(self.token))
         return (self.token, f"{self.score:.3f}", f"{left}{self.token}{right}")
 
-    def bar(self) -> Bar:
+    def bar(self) -> tuple:
         left, right = surroundings(self.text, self.start, self.start + len(self.token))
         return self.token, self.score, (left, self.token, right)
 
@@ -143,7 +143,7 @@ class FilledMasks(PrintedRows):
         for i, candidates in enumerate(self, 1):
             title = f"Mask {i} of {len(self)}" if len(self) > 1 else ""
             rows = [candidate.bar() for candidate in candidates]
-            drawn.append(charts.score_bars(rows, title=title, limits=(0, 1)))
+            drawn.append(charts.score_bars(rows, title=title))
         return charts.stacked(drawn)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from bert_zoo.presets import ULMFIT, Preset, Recipe
 from bert_zoo.printing import one_line, table
 from bert_zoo.registry import registry
-from bert_zoo.runtime.answers import Bar, PrintedRow, PrintedRows
+from bert_zoo.runtime.answers import PrintedRow, PrintedRows
 
 # -------------------------------------------------------------------------------------------------
 # Likelihoods of texts, token by token.
@@ -44,10 +44,9 @@ class TextScore(PrintedRow):
         numbers = (f"{self.perplexity:.2f}", f"{self.bits_per_character:.3f}")
         return (*numbers, str(len(self.tokens)), one_line(self.text))
 
-    def bar(self) -> Bar:
+    def bar(self) -> tuple:
         perplexity, bits, tokens, text = self.cells()
-        about = f"{bits} bits/character, {tokens} tokens: {text}"
-        return f"perplexity {perplexity}", None, about
+        return f"perplexity {perplexity}", None, f"{bits} bits/character, {tokens} tokens: {text}"
 
 
 class TextScores(PrintedRows):
