@@ -536,6 +536,15 @@ class Tagging(Charted):
         outer_first = sorted(self.spans, key=lambda span: (span.start, -span.end))
         return _marked(self.text, 0, len(self.text), outer_first)
 
+    def marks(self) -> list[tuple[int, int, str, float]]:
+        """Start, end, label and score of its spans, or of its words where it has none."""
+        if self.spans is None:
+            return [(word.start, word.end, word.label, word.score) for word in self.words]
+        return [(span.start, span.end, span.type, span.score) for span in self.spans]
+
+    def draw(self, charts: ModuleType, labels: Sequence[str] = ()) -> str:
+        return charts.marked_text(self.text, self.marks(), labels=labels)
+
 
 def _marked(text: str, start: int, end: int, spans: Sequence[TaggedSpan]) -> str:
     """A part of a text with its spans marked; spans within another one come after it."""
@@ -548,15 +557,6 @@ def _marked(text: str, start: int, end: int, spans: Sequence[TaggedSpan]) -> str
         parts += [text[start : span.start], f"[{inner}]{span.type} {span.score:.2f}"]
         start = span.end
     return "".join([*parts, text[start:end]])
-
-    def marks(self) -> list[tuple[int, int, str, float]]:
-        """Start, end, label and score of its spans, or of its words where it has none."""
-        if self.spans is None:
-            return [(word.start, word.end, word.label, word.score) for word in self.words]
-        return [(span.start, span.end, span.type, span.score) for span in self.spans]
-
-    def draw(self, charts: ModuleType, labels: Sequence[str] = ()) -> str:
-        return charts.marked_text(self.text, self.marks(), labels=labels)
 
 
 class Taggings(PrintedRows):
