@@ -110,9 +110,19 @@ def test_the_same_seed_makes_the_same_page():
     assert text_map(TEXTS, VECTORS, seed=3) == text_map(iter(TEXTS), VECTORS.tolist(), seed=3)
 
 
-def test_long_texts_are_shortened():
-    texts = data_of(text_map(["a" * 301, "b" * 300, "c"], np.eye(3)))["texts"]
-    assert texts == ["a" * 299 + "…", "b" * 300, "c"]
+def test_long_texts_are_shortened_and_said():
+    data = data_of(text_map(["a" * 301, "b" * 300, "c"], np.eye(3)))
+    assert data["texts"] == ["a" * 299 + "…", "b" * 300, "c"]
+    assert "Texts end after 300" in data["note"]
+    assert "Texts end" not in data_of(text_map(["b" * 300, "c", "d"], np.eye(3)))["note"]
+
+
+def test_rare_labels_beyond_the_most_frequent_are_one_group():
+    labels = [*range(250), *range(210)]
+    grouping = data_of(text_map(["text"] * 460, np.eye(460), labels))["groupings"][0]
+    assert grouping["names"][199:] == ["199", "50 other labels"]
+    assert grouping["counts"] == [2] * 200 + [60]
+    assert decoded(grouping["groups"])[[199, 200, 249, 250]].tolist() == [199, 200, 200, 0]
 
 
 def test_texts_are_data_and_never_part_of_the_page():
@@ -134,7 +144,7 @@ def test_texts_are_data_and_never_part_of_the_page():
     (lambda: text_map(TEXTS, np.zeros(90)), "shape [90]"),
     (lambda: text_map(TEXTS, np.full((90, 8), np.nan)), "must be finite"),
     (lambda: text_map(TEXTS, VECTORS, LABELS[1:]), "90 texts, but 89 labels"),
-    (lambda: text_map(TEXTS, VECTORS, method="tsne"), "'tsne' | auto, pca, umap"),
+    (lambda: text_map(TEXTS, VECTORS, method="tsne"), "'tsne' | 'pca', 'umap'"),
     (lambda: text_map(TEXTS[:15], VECTORS[:15], method="umap"), "more than 15 texts"),
     (lambda: text_map(TEXTS, VECTORS, num_clusters=0), "num_clusters is 0 | from 1 to 90"),
 )
@@ -144,13 +154,13 @@ def test_what_makes_no_map_is_refused(call, words):
 
 def test_umap_is_used_where_it_is_installed_and_said():
     if importlib.util.find_spec("umap") is None:
-        assert "PCA" in data_of(text_map(TEXTS, VECTORS))["placed"]
+        assert "PCA" in data_of(text_map(TEXTS, VECTORS))["note"]
         with pytest.raises(ImportError, match="pip install umap-learn"):
             text_map(TEXTS, VECTORS, method="umap")
     else:
         page = text_map(TEXTS, VECTORS)
-        assert "UMAP" in data_of(page)["placed"] and page == text_map(TEXTS, VECTORS, method="umap")
-        assert "PCA" in data_of(text_map(TEXTS[:15], VECTORS[:15]))["placed"]
+        assert "UMAP" in data_of(page)["note"] and page == text_map(TEXTS, VECTORS, method="umap")
+        assert "PCA" in data_of(text_map(TEXTS[:15], VECTORS[:15]))["note"]
 
 
 # --- In a browser ---
@@ -250,3 +260,33 @@ def test_many_labels_are_grey_until_one_is_chosen(shown):
     assert page.evaluate("[styleOf(23), styleOf(24)]") == [23, -1]
     page.locator(".panes li button", has_text="89 (1)").click()
     assert page.evaluate("styleOf(89)") == 89 % 24
+
+
+def test_two_fingers_zoom_around_their_places(browser, tmp_path):
+    path = tmp_path / "map.html"
+    path.write_text(text_map(TEXTS, VECTORS, method="pca"), encoding="utf-8")
+    page = browser.new_page(viewport={"width": 390, "height": 800}, has_touch=True)
+    page.goto(path.as_uri())
+    box = page.locator(".map canvas").bounding_box()
+    middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    session = page.context.new_cdp_session(page)
+
+    def touch(kind: str, *distances: float) -> None:
+        fingers = [{"x": middle[0] + d, "y": middle[1], "id": i} for i, d in enumerate(distances)]
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": fingers})
+
+    before = middle_of(page, 5)
+    touch("touchStart", -40, 40)
+    touch("touchMove", -80, 80)
+    touch("touchEnd")
+    assert page.evaluate("view.zoom") == pytest.approx(2, rel=0.01)
+    after = middle_of(page, 5)
+    np.testing.assert_allclose(np.subtract(after, middle), 2 * np.subtract(before, middle), atol=2)
+
+
+def test_a_notebook_runs_the_page_in_its_frame(browser):
+    page = browser.new_page()
+    page.set_content(text_map(TEXTS, VECTORS, method="pca")._repr_html_())
+    page.frame_locator("iframe").get_by_text("90 of 90 texts (the first 50)").wait_for(
+        timeout=10_000
+    )

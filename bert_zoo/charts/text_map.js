@@ -48,10 +48,8 @@ legend.before(element(legend.parentNode, "h2"));
 const found = element(document.body, "section", { class: "card found" });
 const heading = element(found, "h2", { role: "status" });
 const list = element(found, "ul");
-const cut = texts.some((text) => text.length >= data.max_characters && text.endsWith("…"));
 const keys = "Keys on the map: arrows go to the next text, + and − zoom, 0 shows all, Shift and arrows move.";
-const limit = cut ? `Long texts are shortened to ${data.max_characters} characters.` : "";
-element(document.body, "p", { class: "note" }, `${data.placed} ${keys} ${limit}`);
+element(document.body, "p", { class: "note" }, `${data.note} ${keys}`);
 
 const x = (i) => view.left + (points[2 * i] / STEPS) * side * view.zoom;
 const y = (i) => view.top + (1 - points[2 * i + 1] / STEPS) * side * view.zoom;
@@ -97,6 +95,7 @@ function makeSprites(radius) {
 // Writes the points' pixels itself: tens of thousands of calls that draw one each would take too long.
 function draw() {
   drawing = 0;
+  if (!image) return; // before the first `resize`
   const size = Math.min(5, 1.6 + 40 / Math.sqrt(texts.length)) * Math.min(2.2, view.zoom ** 0.3);
   const radius = Math.round(2 * size * ratio) / 2;
   if (sprites.radius !== radius) makeSprites(radius);
@@ -326,10 +325,11 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
 });
 // Fits the canvas to the page, and keeps the middle of what it shows.
 function resize() {
+  if (!map.clientWidth) return; // a frame that is not laid out yet, or hidden
   const before = [width, height, side];
   ratio = Math.min(devicePixelRatio, 2);
   [width, height] = [map.clientWidth, map.clientHeight];
-  side = Math.min(width, height) - 40;
+  side = Math.max(Math.min(width, height) - 40, 1);
   [canvas.width, canvas.height] = [width * ratio, height * ratio];
   image = context.createImageData(canvas.width, canvas.height);
   sprites = [];
@@ -338,7 +338,5 @@ function resize() {
   redraw();
 }
 
-resize();
-showAll();
 new ResizeObserver(resize).observe(map);
 colourBy(0);

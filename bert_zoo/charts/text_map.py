@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from bert_zoo.charts.clusters import k_means, principal_components, telling_words
 from bert_zoo.charts.page import Page, encode
 from bert_zoo.error_text import shown
+from bert_zoo.fields import check
 
 METHODS = "auto", "pca", "umap"
 # UMAP's default n_neighbors.
@@ -19,6 +20,8 @@ NUM_NEIGHBOURS = 15
 MAX_SIZE = 2048
 PROJECTED_SIZE = 512
 MAX_CLUSTERS = 12
+MAX_LABELS = 200
+MAX_CHARACTERS = 300
 STEPS = 65535  # of a coordinate
 
 
@@ -36,7 +39,6 @@ def text_map(
     *,
     method: Literal["auto", "pca", "umap"] = "auto",
     num_clusters: int | None = None,
-    max_characters: int = 300,
     seed: int = 0,
     title: str = "Map of texts",
 ) -> TextMap:
@@ -46,15 +48,15 @@ def text_map(
     needs no network. Clusters and labels are named by the words that tell their texts apart.
 
     Args:
-        texts: N texts, at least 3.
+        texts: N texts, at least 3. The page shortens texts of more than 300 characters.
         vectors: float [N, size], one vector a text, as `embed` returns; a NumPy or SciPy sparse array. Vectors
             with 2 dimensions are the points of the map.
-        labels: for each text its label, of any type, which colours its point; without labels, clusters do.
+        labels: for each text its label, of any type, which colours its point; without labels, clusters do. Labels
+            beyond the 200 most frequent are one group.
         method: how vectors become points. "pca" projects them onto their two main directions; "umap" keeps
             neighbours together, and needs the package umap-learn; "auto" is "umap" where that is installed, and
             else "pca".
         num_clusters: number of clusters, found by k-means; by default sqrt(N / 2), at most 12.
-        max_characters: longer texts are shortened to so many characters.
         seed: seed of clusters and of UMAP. The same seed makes the same page.
         title: title of the page.
 
@@ -67,15 +69,13 @@ def text_map(
         TypeError: a text is not a string.
         ImportError: method is "umap", and umap-learn is not installed.
     """
+    check("method", method, str, choices=METHODS)
     texts = _checked_texts(texts)
     x = _checked_vectors(vectors, len(texts), seed)
     points, placed = _points(x, method, seed)
     if num_clusters is None:
         num_clusters = min(int(np.sqrt(len(x) / 2)) or 1, MAX_CLUSTERS)
-    if not 1 <= num_clusters <= len(x):
-        raise ValueError(
-            f"num_clusters is {num_clusters}, but must be from 1 to {len(x)} for {len(x)} texts."
-        )
+    check("num_clusters", num_clusters, int, least=1, most=len(x))
     clusters = k_means(x, num_clusters, seed=seed)
     groupings = [_grouping("cluster", texts, clusters)]
     if labels is not None:
@@ -84,11 +84,15 @@ def text_map(
     low, high = points.min(axis=0), points.max(axis=0)
     scale = (high - low).max() or 1.0
     steps = np.rint((points - (low + high) / 2) / scale * STEPS + STEPS / 2)
+    shortened = [
+        text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…" for text in texts
+    ]
     data = {
-        "texts": [_shortened(text, max_characters) for text in texts],
-        "max_characters": max_characters,
+        "texts": shortened,
         "points": encode(np.clip(steps, 0, STEPS).astype(np.uint16)),
-        "placed": placed,
+        "note": placed
+        if shortened == texts
+        else f"{placed} Texts end after {MAX_CHARACTERS} characters.",
         "groupings": groupings,
     }
     return TextMap.of("text_map", data, title=title)
@@ -131,8 +135,6 @@ def _checked_vectors(vectors: ArrayLike, num_texts: int, seed: int) -> np.ndarra
 
 def _points(x: np.ndarray, method: str, seed: int) -> tuple[np.ndarray, str]:
     """Points [N, 2], and a sentence that says how they were made."""
-    if method not in METHODS:
-        raise ValueError(f"method is {shown(method)}, but must be one of {', '.join(METHODS)}.")
     if x.shape[1] == 2:
         return x, "Points are the given vectors."
     if method == "auto":
@@ -166,8 +168,11 @@ def _numbered(labels: Iterable[Any], num_texts: int) -> tuple[np.ndarray, list[s
         raise ValueError(
             f"There are {num_texts} texts, but {len(names)} labels. Pass one label for each text."
         )
-    number = {name: i for i, (name, _) in enumerate(Counter(names).most_common())}
-    return np.array([number[name] for name in names]), list(number)
+    ranked = [name for name, _ in Counter(names).most_common()]
+    rank = {name: min(i, MAX_LABELS) for i, name in enumerate(ranked)}
+    if len(ranked) > MAX_LABELS:
+        ranked[MAX_LABELS:] = [f"{len(ranked) - MAX_LABELS} other labels"]
+    return np.array([rank[name] for name in names]), ranked
 
 
 def _grouping(
@@ -186,7 +191,3 @@ def _grouping(
         "counts": np.bincount(groups).tolist(),
         "groups": encode(groups.astype(np.uint16)),
     }
-
-
-def _shortened(text: str, max_characters: int) -> str:
-    return text if len(text) <= max_characters else text[: max_characters - 1] + "…"

@@ -52,6 +52,7 @@ WORDS = {
         "sentence vectors",
         "cosine",
         "semantic similarity",
+        "umap",
     ),
     "howto/search.md": ("semantic search", "vector database", "faiss", "retrieval", "rag"),
     "howto/train_embeddings.md": ("contrastive", "triplets", "hard negatives"),
