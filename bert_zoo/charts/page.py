@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from markupsafe import Markup, escape
@@ -46,7 +46,7 @@ class Page(Markup):
         )
 
     @classmethod
-    def of(cls, files: str, data: Any, *, title: str) -> "Page":
+    def of(cls, files: str, data: Any, *, title: str) -> Self:
         """The page whose script and style are the files of this name, such as "attention"."""
         style, script = (
             "".join(

@@ -119,12 +119,13 @@ def _checked_vectors(vectors: ArrayLike, num_texts: int, seed: int) -> np.ndarra
             f"{num_texts} texts need vectors of the shape [{num_texts}, size] with a size of at least 2, but these "
             f"have the shape {list(x.shape)}. Pass one vector for each text."
         )
-    values = x.data if is_sparse else x
-    if values.dtype.kind not in "fiub" or not np.isfinite(values).all():
+    dtype = x.dtype
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
+        x = x.astype(np.float32) if dtype.kind in "fiub" else x
+    if x.dtype != np.float32 or not np.isfinite(x.data if is_sparse else x).all():
         raise ValueError(
-            f"The vectors, of type {values.dtype}, must be finite numbers. Leave out texts whose vectors are not."
+            f"The vectors, of type {dtype}, must be finite numbers. Leave out texts whose vectors are not."
         )
-    x = x.astype(np.float32)
     if x.shape[1] > MAX_SIZE:
         # Keeps distances nearly as they are (Johnson and Lindenstrauss, 1984).
         generator = np.random.default_rng(seed)
