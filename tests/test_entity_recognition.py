@@ -14,6 +14,7 @@ from keras import ops
 import bert_zoo
 from bert_zoo.config import ConfigError, EntityHead
 from bert_zoo.data.entities import AnnotatedText, Entity
+from bert_zoo.runtime.answers import TaggedSpan, Tagging
 from bert_zoo.tasks.entity_rows import (
     Candidate,
     Prompt,
@@ -244,8 +245,6 @@ def test_of_spans_that_meet_the_likeliest_stays():
 
 
 def test_nested_spans_are_printed_within_each_other():
-    from bert_zoo.runtime.answers import TaggedSpan, Tagging
-
     text = "University of Oslo, Norway"
     spans = [(0, 18, "school", 0.9), (14, 18, "city", 0.8), (20, 26, "country", 0.7)]
     row = tuple(TaggedSpan(text[s:e], name, p, s, e, 0, 0) for s, e, name, p in spans)
@@ -268,3 +267,105 @@ def test_nested_spans_are_printed_within_each_other():
 def test_wrong_labels_are_refused(labels, error, message):
     with pytest.raises(error, match=message):
         small().tag("a cat", labels)
+
+
+def test_exports_are_refused_with_the_reason(tmp_path):
+    with pytest.raises(ValueError, match="types and words of their own"):
+        bert_zoo.export(small(), tmp_path / "served")
+
+
+# --- Training ------------------------------------------------------------------------------------
+
+RECORDS = [
+    ("the cat sat on the big tree", {"entities": [(4, 7, "animal"), (19, 27, "plant")]}),
+    ("a bird", {"entities": [(2, 6, "animal")]}),
+    ("it was good", {"entities": []}),
+    ("she saw the city", {"entities": [(8, 16, "place")]}),
+]
+
+
+@pytest.mark.usefixtures("eager")
+def test_training_lowers_the_loss_and_names_the_types():
+    model = small(dropout=0.0, lstm_layers=0)
+    model.compile(keras.optimizers.Adam(3e-3), loss=model.default_loss())
+    history = model.fit(RECORDS, batch_size=4, epochs=8, verbose=0, validation_data=RECORDS).history
+    assert history["loss"][-1] < 0.5 * history["loss"][0]
+    assert {"val_loss", "val_f1", "val_precision", "val_recall"} <= history.keys()
+    # Without labels, tag looks for these.
+    assert model.types == ("animal", "place", "plant")
+    assert model.tag("a bird", threshold=1.0)[0].spans == ()
+
+
+@pytest.mark.usefixtures("eager")
+def test_spans_are_measured_by_start_end_and_type(monkeypatch):
+    model = small(lstm_layers=0)
+
+    def tag(texts, labels):
+        assert labels == ["animal", "place", "plant"]
+        spans = [[(4, 7, "animal"), (19, 27, "place")], [(2, 6, "animal")], [], []]
+        rows = [[TaggedSpan("", name, 1.0, s, e, 0, 0) for s, e, name in row] for row in spans]
+        return [Tagging(text, (), tuple(row)) for text, row in zip(texts, rows, strict=True)]
+
+    monkeypatch.setattr(model, "tag", tag)
+    found = model.evaluate(RECORDS, return_dict=True, verbose=0)
+    assert (found["precision"], found["recall"]) == (2 / 3, 2 / 4)
+    assert found["f1"] == pytest.approx(4 / 7)
+    texts, entities = zip(*RECORDS, strict=True)
+    apart = model.evaluate([*texts], [*entities], verbose=0)
+    assert apart == pytest.approx([*found.values()])
+
+
+def test_the_types_of_the_training_are_saved(tmp_path):
+    model = load_case("encoder", "entity_recognition", labels=["animal", "place"])
+    bert_zoo.save(model, tmp_path)
+    assert bert_zoo.load(tmp_path).types == ("animal", "place")
+
+
+def test_what_cannot_be_learned_is_counted(caplog):
+    texts = [
+        annotated("the cat sat", (4, 7, "animal"), (5, 7, "animal"), (0, 11, "scene")),
+        annotated("a bird", (2, 6, "animal")),
+    ]
+    with caplog.at_level(logging.WARNING, logger="bert_zoo"):
+        rows = training_rows(small(max_width=2), texts, measures=True)
+    assert "Of 4 entities, 1 do not begin and end where words do, and 1 have more" in caplog.text
+    _, labels = rows.gather(np.arange(2))
+    assert (labels == 1).sum() == 2
+    # Spans that reach beyond the last word have no label.
+    assert (labels[1, 0] == 0).sum() + (labels[1, 0] == 1).sum() == 4
+    assert (labels[1, 1, 1] == -100).all()
+
+
+def test_each_text_gets_its_types_and_some_of_its_batch_in_a_seeded_order():
+    model = small(max_types=2)
+    texts = [annotated(text, *spans["entities"]) for text, spans in RECORDS]
+    keras.utils.set_random_seed(1)
+    rows = training_rows(model, texts, measures=False)
+    keras.utils.set_random_seed(1)
+    again = training_rows(model, texts, measures=False)
+    numbers = np.arange(4)
+    (inputs, labels), (same, _) = rows.gather(numbers), again.gather(numbers)
+    assert all(np.array_equal(inputs[name], same[name]) for name in inputs)
+    exists = (labels != -100).any(axis=(1, 2))
+    assert exists[0].sum() == 2  # both of its own, no more than max_types
+    assert (exists.sum(axis=1) >= 1).all()  # a text without entities has a negative
+    assert (labels[2] != 1).all()
+    # All types of the data, to measure with.
+    short = [
+        text._replace(entities=[e._replace(label="cat") for e in text.entities]) for text in texts
+    ]
+    short[3].entities[:] = [Entity(8, 16, "city")]
+    _, labels = training_rows(model, short, measures=True).gather(numbers)
+    assert (labels != -100).any(axis=(1, 2)).sum(axis=1).tolist() == [2] * 4
+
+
+def test_wrong_data_are_refused():
+    model = small()
+    with pytest.raises(ValueError, match="no type to learn"):
+        model.fit([("a cat", {"entities": []})])
+    with pytest.raises(ValueError, match="take no weights"):
+        model.fit(RECORDS, sample_weight=[1, 1, 1, 1])
+    with pytest.raises(ValueError, match="y has 1 rows"):
+        model.fit(["a cat", "a bird"], [[(0, 1, "animal")]])
+    with pytest.raises(ValueError, match="lack word_positions"):
+        model({"token_ids": np.ones((1, 4), np.int32)})

@@ -300,7 +300,11 @@ def export_kept(directory: Path, pairs: bool) -> None:
     """Writes a run's kept model as a SavedModel, or prints how to."""
     model, output = directory / RUN_MODEL, directory / SAVED_MODEL
     if keras.backend.backend() == "tensorflow":
-        bert_zoo.export(bert_zoo.load(model), output, pairs=pairs)
+        kept = bert_zoo.load(model)
+        if kept.why_no_export:
+            print(f"No SavedModel was written. {kept.why_no_export}")
+        else:
+            bert_zoo.export(kept, output, pairs=pairs)
         return
     print(
         "No SavedModel was written, because that needs Keras on TensorFlow"

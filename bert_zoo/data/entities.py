@@ -79,9 +79,7 @@ def read_entities(
         FileNotFoundError: the file does not exist.
     """
     path = Path(path)
-    texts = annotated_texts(_records(path, encoding))
-    if not texts:
-        raise ValueError(f"{path} has no annotated texts. Check that this is the right file.")
+    texts = read_annotated(path, encoding)
     words, tags = words_and_tags(texts)
     if label_names is None:
         labels = sorted({entity.label for text in texts for entity in text.entities})
@@ -92,6 +90,14 @@ def read_entities(
         label_names = scheme_names(labels, SCHEME)
     places = [text.place for text, row in zip(texts, words, strict=True) for _ in row]
     return tagged_split(words, tags, SCHEME, label_names, places.__getitem__, allow_unseen)
+
+
+def read_annotated(path: str | Path, encoding: str | None = None) -> list[AnnotatedText]:
+    """Reads a file of texts with entities; arguments and errors are those of `read_entities`."""
+    texts = annotated_texts(_records(Path(path), encoding))
+    if not texts:
+        raise ValueError(f"{path} has no annotated texts. Check that this is the right file.")
+    return texts
 
 
 def is_entity_file(path: str | Path) -> bool:

@@ -1,7 +1,7 @@
 """Scores of labels, numbers and tagged spans, equal to scikit-learn's, SciPy's and seqeval's; 0 where they are undefined."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
@@ -173,30 +173,38 @@ def span_report(
             f"references has {len(references)} sentences and predictions {len(predictions)}; pass tags "
             "of the same sentences."
         )
-    correct, predicted, support = Counter(), Counter(), Counter()
     equal_tags = words = 0
+    expected, found = [], []
     for number, (reference, prediction) in enumerate(zip(references, predictions, strict=True)):
         if len(reference) != len(prediction):
             raise ValueError(
                 f"Sentence {number} has {len(reference)} tags in the references and "
                 f"{len(prediction)} in the predictions; pass one prediction for each word."
             )
-        expected, found = _typed_spans(reference), _typed_spans(prediction)
-        support.update(type_ for type_, _, _ in expected)
-        predicted.update(type_ for type_, _, _ in found)
-        correct.update(type_ for type_, _, _ in expected & found)
+        expected.append(_typed_spans(reference))
+        found.append(_typed_spans(prediction))
         equal_tags += sum(a == b for a, b in zip(reference, prediction, strict=True))
         words += len(reference)
     if not words:
         raise ValueError(f"The {len(references)} sentences to score have no words.")
-    return SpanReport(
-        types={
-            type_: SpanScore(correct[type_], predicted[type_], support[type_])
-            for type_ in sorted(support.keys() | predicted.keys())
-        },
-        micro=SpanScore(correct.total(), predicted.total(), support.total()),
-        accuracy=equal_tags / words,
-    )
+    return SpanReport(*span_scores(expected, found), accuracy=equal_tags / words)
+
+
+def span_scores(
+    references: Iterable[set[tuple[str, int, int]]],
+    predictions: Iterable[set[tuple[str, int, int]]],
+) -> tuple[dict[str, SpanScore], SpanScore]:
+    """The scores of each type and of all, of the (type, start, end) of each text's spans."""
+    correct, predicted, support = Counter(), Counter(), Counter()
+    for expected, found in zip(references, predictions, strict=True):
+        support.update(type_ for type_, _, _ in expected)
+        predicted.update(type_ for type_, _, _ in found)
+        correct.update(type_ for type_, _, _ in expected & found)
+    types = {
+        type_: SpanScore(correct[type_], predicted[type_], support[type_])
+        for type_ in sorted(support.keys() | predicted.keys())
+    }
+    return types, SpanScore(correct.total(), predicted.total(), support.total())
 
 
 def _typed_spans(tags: Sequence[str]) -> set[tuple[str, int, int]]:

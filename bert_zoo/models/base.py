@@ -183,6 +183,7 @@ class ZooModel(keras.Model):
     served_roles: tuple[str, ...] = ()
     default_loss_weights: Mapping[str, float] | None = None  # by output; None for 1 each
     interface = Interface()  # inputs and outputs of its SavedModel
+    why_no_export = ""  # a sentence, of a task whose models cannot be exported
 
     def __init__(self, *args, name: str | None = None, **kwargs):
         refuse_fork()

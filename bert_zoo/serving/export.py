@@ -110,6 +110,10 @@ def export(
             "with the environment variable KERAS_BACKEND=tensorflow and TensorFlow installed (pip "
             'install "bert_zoo[tensorflow]").'
         )
+    if model.why_no_export:
+        raise ValueError(
+            f"Models for task {model.task!r} cannot be exported. {model.why_no_export} Use bert_zoo.save."
+        )
     check_options(format, quantize, layout, pairs=pairs, text=text)
     _check_model(model, format, text=text)
     if text and not getattr(model, "encoder", model).has_preprocessor:

@@ -14,7 +14,7 @@ from bert_zoo.data.entities import AnnotatedText, annotated_columns, annotated_t
 from bert_zoo.error_text import listing, quoted, shown
 from bert_zoo.fields import check
 from bert_zoo.layers.entities import EntityScores
-from bert_zoo.models.base import Interface
+from bert_zoo.metrics.labels import span_scores
 from bert_zoo.models.data_adapters import DEFAULT_BATCH_SIZE, yields_batches
 from bert_zoo.models.direct import on_rows
 from bert_zoo.models.labels import HeadChoice
@@ -88,7 +88,7 @@ class EntityRecognizer(TaskModel):
     hf_format = "gliner"
     outputs_per_token = True
     positions_read: Mapping[str, tuple[int, ...]] = {WORD_POSITIONS: (), TYPE_POSITIONS: ()}
-    interface = Interface(pairs=False)
+    why_no_export = "They read types and words of their own beside a text, which no signature has."
 
     def __init__(
         self,
@@ -166,28 +166,10 @@ class EntityRecognizer(TaskModel):
         if texts is None and not (isinstance(x, Mapping) or yields_batches(x)):
             texts = annotated(x, y)
         if texts is not None:
-            logs |= self.span_scores(texts, batch_size=batch_size or DEFAULT_BATCH_SIZE)
+            found = self.tag([text.text for text in texts], types_of(texts))
+            _, score = span_scores(map(gold_spans, texts), map(tagged_spans, found))
+            logs |= {name: getattr(score, name) for name in ("precision", "recall", "f1")}
         return logs if return_dict else [*logs.values()]
-
-    def span_scores(self, texts: Sequence[AnnotatedText], **options: Any) -> dict[str, float]:
-        """Precision, recall and F1 of the spans that `tag` finds; one counts if start, end and type are right.
-
-        Types are those of the texts; `options` are arguments of `tag`.
-        """
-        options = {"labels": types_of(texts)} | options
-        found = self.tag([text.text for text in texts], **options)
-        right = guessed = wanted = 0
-        for row, text in zip(found, texts, strict=True):
-            gold = {entity for entity in text.entities if entity.label in {*options["labels"]}}
-            guesses = {(span.start, span.end, span.type) for span in row.spans}
-            right, guessed, wanted = (
-                right + len(gold & guesses),
-                guessed + len(guesses),
-                wanted + len(gold),
-            )
-        precision, recall = right / max(guessed, 1), right / max(wanted, 1)
-        f1 = 2 * right / max(guessed + wanted, 1)
-        return {"precision": precision, "recall": recall, "f1": f1}
 
     def prediction_rows(self, texts, second=None, *, batch_size=32, **others):
         if second is not None:
@@ -282,6 +264,16 @@ class EntityRecognizer(TaskModel):
     def get_config(self):
         own = {"entity_head": asdict(self.entity_head), "types": list(self.types)}
         return {**super().get_config(), **own}
+
+
+def gold_spans(text: AnnotatedText) -> set[tuple[str, int, int]]:
+    """Type, start and end of a text's entities."""
+    return {(entity.label, entity.start, entity.end) for entity in text.entities}
+
+
+def tagged_spans(row: Tagging) -> set[tuple[str, int, int]]:
+    """The same of the spans that `tag` found."""
+    return {(span.type, span.start, span.end) for span in row.spans}
 
 
 def _logits(model, inputs):

@@ -7,7 +7,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from bert_zoo.cli.benchmarks import questions, retrieval, tagging, text_to_text, texts
+from bert_zoo.cli.benchmarks import entities, questions, retrieval, tagging, text_to_text, texts
 from bert_zoo.cli.benchmarks.base import Benchmark
 from bert_zoo.data import glue, messages, nli, superglue
 from bert_zoo.data.choices import load_race, load_swag
@@ -295,6 +295,7 @@ BENCHMARKS: Mapping[str, Entry] = {
     "conll2003": _conll("conll2003"),
     "text": Entry(text_to_text.table_benchmark, reads=(*FILES, *LAYOUT, *TEXT_COLUMNS), **_OWN),
     "tagging": Entry(tagging.tagging_benchmark, reads=(*FILES, *TAG_COLUMNS, "encoding"), **_OWN),
+    "entities": Entry(entities.entity_benchmark, reads=(*FILES, "encoding"), **_OWN),
     "squad_v1": _squad("1.1"),
     "squad_v2": _squad("2.0"),
     "mrqa": Entry(
