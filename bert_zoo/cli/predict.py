@@ -48,24 +48,31 @@ def predict_file(model: Any, rows: Iterable[TextRow], output: str | Path, **opti
     if a prediction has their name. The suffix of `output` decides the format: CSV, TSV or JSON Lines. Options are as for
     `ZooModel.prediction_rows`.
     """
-    output = check_output(output)
-    written, rows = 0, iter(rows)
-    names = (*dict(model.interface.texts), "text_pair")
+    output, written = check_output(output), 0
     with (
         replacing(output) as temporary,
         temporary.open("w", encoding="utf-8", newline="") as file,
-        tqdm(unit=" rows", disable=None) as progress,
+        tqdm(predicted_rows(model, rows, **options), unit=" rows", disable=None) as progress,
     ):
         write = WRITERS[output.suffix.lower()](file)
-        while part := list(islice(rows, ROWS_AT_ONCE)):
-            columns = map(list, zip(*(row.texts for row in part), strict=True))
-            answers = model.prediction_rows(*columns, **options)
-            for row, answer in zip(part, answers, strict=True):
-                texts = dict(zip(names, row.texts, strict=False))
-                write(texts | _renamed(row.others, {*texts, *answer}), answer)
-            written += len(part)
-            progress.update(len(part))
+        for row in progress:
+            write(*row)
+            written += 1
     return written
+
+
+def predicted_rows(
+    model: Any, rows: Iterable[TextRow], **options: Any
+) -> Iterator[tuple[Record, Record]]:
+    """Yields each row's own values and its predictions, as `predict_file` writes them."""
+    rows = iter(rows)
+    names = (*dict(model.interface.texts), "text_pair")
+    while part := list(islice(rows, ROWS_AT_ONCE)):
+        columns = map(list, zip(*(row.texts for row in part), strict=True))
+        answers = model.prediction_rows(*columns, **options)
+        for row, answer in zip(part, answers, strict=True):
+            texts = dict(zip(names, row.texts, strict=False))
+            yield texts | _renamed(row.others, {*texts, *answer}), answer
 
 
 def _renamed(others: Record, taken: Collection[str]) -> Record:

@@ -372,7 +372,7 @@ def _collected_names(spelled: Sequence[str], place: _Place) -> tuple[str, ...]:
 
 class Table:
     """A file with rows and columns. Arguments are as for `read_table`; ValueError if an option does not apply to the
-    format."""
+    format. `path` may also be an object that has of a `Path` what reading uses: `suffix`, `is_file` and `open`."""
 
     def __init__(
         self,
@@ -384,7 +384,7 @@ class Table:
         encoding: str | None = None,
         max_line_bytes: int = files.MAX_LINE_BYTES,
     ):
-        self.path, self.header = Path(path), header
+        self.path, self.header = path if hasattr(path, "is_file") else Path(path), header
         self.delimiter = "\t" if delimiter == "tab" else delimiter
         self.format = format or self._format_of_suffix()
         check(f"{path}: the format", self.format, str, choices=FORMATS)
