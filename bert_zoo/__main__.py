@@ -12,7 +12,7 @@ from bert_zoo.error_text import nearest
 
 GROUPS = {
     "Find and use models": ("list", "describe", "embed", "probe", "convert", "export"),
-    "Train for a task": ("finetune", "evaluate", "predict", "distill"),
+    "Train for a task": ("finetune", "evaluate", "predict", "demo", "distill"),
     "Pretrain": ("pretrain", "build_vocabulary", "create_pretraining_data"),
 }
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)

@@ -17,7 +17,7 @@ PAGE = Markup("""<!DOCTYPE html>
 <html lang="en" class="bert-zoo">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src '{digest}'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src '{digest}'{more}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <style>
@@ -46,8 +46,9 @@ class Page(Markup):
         )
 
     @classmethod
-    def of(cls, files: str, data: Any, *, title: str) -> Self:
-        """The page whose script and style are the files of this name, such as "attention"."""
+    def of(cls, files: str, data: Any, *, title: str, policy: str = "") -> Self:
+        """The page whose script and style are the files of this name, such as "attention". `policy` is what its
+        Content-Security-Policy allows besides, such as "connect-src 'self'"."""
         style, script = (
             "".join(
                 (HERE / f"{name}.{kind}").read_text(encoding="utf-8") for name in ("page", files)
@@ -64,6 +65,7 @@ class Page(Markup):
                 data=Markup(data),
                 script=Markup(script),
                 digest=Markup(f"sha256-{digest}"),
+                more=Markup(f"; {policy}" if policy else ""),
             )
         )
 
