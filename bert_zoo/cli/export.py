@@ -22,6 +22,11 @@ _TASK = PROGRAM.string(
 )
 _OUTPUT = PROGRAM.string("output", None, "The directory to write.")
 _PAIRS = PROGRAM.bool("pairs", False, "Make the signature serving_default take pairs of texts.")
+_LABEL_TEMPLATE = PROGRAM.string(
+    "label_template",
+    None,
+    "Add the signature zero_shot, which takes texts and labels; a sentence with {} for a label.",
+)
 _FORMAT = PROGRAM.string("format", "saved_model", "Format: saved_model, litert or onnx.")
 _QUANTIZE = PROGRAM.string(
     "quantize", None, "Number type of weights, for litert and onnx: int8 or float16."
@@ -36,7 +41,8 @@ _MAX_LENGTH = PROGRAM.integer(
 
 def main(arguments: list[str]) -> None:
     PROGRAM.check()
-    check_options(_FORMAT.value, _QUANTIZE.value, _LAYOUT.value, pairs=_PAIRS.value, text=True)
+    options = {"pairs": _PAIRS.value, "label_template": _LABEL_TEMPLATE.value}
+    check_options(_FORMAT.value, _QUANTIZE.value, _LAYOUT.value, text=True, **options)
     import bert_zoo
 
     model = bert_zoo.load(_MODEL.value, _TASK.value, max_length=_MAX_LENGTH.value)
@@ -46,6 +52,6 @@ def main(arguments: list[str]) -> None:
         format=_FORMAT.value,
         quantize=_QUANTIZE.value,
         layout=_LAYOUT.value,
-        pairs=_PAIRS.value,
+        **options,
     )
     print(f"Wrote {_MODEL.value}, task {model.task}, format {_FORMAT.value}, to {_OUTPUT.value}.")

@@ -30,7 +30,13 @@ _MODULES = {"onnx": ("onnx", "onnxruntime", "tf2onnx")}
 
 
 def check_options(
-    format: str, quantize: str | None, layout: str, *, pairs: bool, text: bool
+    format: str,
+    quantize: str | None,
+    layout: str,
+    *,
+    pairs: bool,
+    text: bool,
+    label_template: str | None,
 ) -> None:
     """Raises the errors of `export` that depend on no model."""
     if format not in ENTRIES:
@@ -43,6 +49,11 @@ def check_options(
             "only 'bert_zoo'."
         )
     check("quantize", quantize, str | None, choices=_QUANTIZED)
+    if label_template is not None and (format != "saved_model" or not text):
+        raise ValueError(
+            f"label_template adds a signature of texts to a SavedModel, but format is {format!r} and text is {text}. "
+            "Leave label_template out."
+        )
     if format == "saved_model":
         if quantize is not None:
             raise ValueError(

@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import keras
 
@@ -11,6 +12,7 @@ from bert_zoo.models.base import ZooModel, encoder_of, quantized_layers
 from bert_zoo.runtime.description import DESCRIPTION_FILE, ONNX_SUFFIX, VERSION
 from bert_zoo.serving import ENTRIES, check_options
 from bert_zoo.tasks.streams import StatefulModel
+from bert_zoo.tasks.zero_shot import check_template
 from bert_zoo.training.freezing import without_lora
 from bert_zoo.weights.files import remove_leftovers, replacing_directory, write_json
 
@@ -32,6 +34,7 @@ def export(
     layout: str = "bert_zoo",
     pairs: bool = False,
     text: bool = True,
+    label_template: str | None = None,
 ) -> None:
     """Writes a model for TensorFlow Serving, LiteRT or ONNX Runtime.
 
@@ -49,6 +52,10 @@ def export(
       and returns logits for the spans' tokens.
     * `replaced_token_ids` (ELECTRA's pretraining) also takes `replaced_token_ids` (int32 [batch,
       length]), which the discriminator reads instead of `token_ids`.
+
+    * `zero_shot` (with `label_template`) takes `text` and `labels` (string [labels]), and returns `scores`
+      (float32 [batch, labels]) as `classify(texts, labels=labels, template=label_template)` does; also
+      `label_scores`, those of `multi_label=True`, or of a sentence encoder `cosines`.
 
     Models with a memory have `serving_default`, which takes `text`; `tokens`, which takes `token_ids`
     (language models also `labels`); `step`, which takes `token_ids` and the memory and returns the new
@@ -84,6 +91,7 @@ def export(
         pairs: whether a SavedModel's `serving_default` takes `text` and `text_pair`.
         text: False leaves out everything that takes text, for models without a vocabulary; a
             SavedModel's `serving_default` then equals `tokens`.
+        label_template: adds a SavedModel's signature `zero_shot`; a sentence with {} in place of a label, or "{}".
 
     Raises:
         TypeError: not a model of the zoo, or a `StatefulModel` (export its inner model).
@@ -114,8 +122,16 @@ def export(
         raise ValueError(
             f"Models for task {model.task!r} cannot be exported. {model.why_no_export} Use bert_zoo.save."
         )
-    check_options(format, quantize, layout, pairs=pairs, text=text)
+    options = {"pairs": pairs, "text": text, "label_template": label_template}
+    check_options(format, quantize, layout, **options)
     _check_model(model, format, text=text)
+    if label_template is not None:
+        check_template("label_template", label_template)
+        if not hasattr(model, "served_by_name"):
+            raise ValueError(
+                f"label_template is {label_template!r}, but models of the task {model.task!r} do not find classes by "
+                "name, as those of 'classification' and 'embedding' do. Leave it out."
+            )
     if text and not getattr(model, "encoder", model).has_preprocessor:
         raise ValueError(
             "This model has no vocabulary, so it cannot read texts. Set model.preprocessor = "
@@ -129,7 +145,7 @@ def export(
         if layout == "hf":
             _write_hugging_face(model, temporary, target, quantize)
         elif format == "saved_model":
-            _write_saved_model(model, temporary, pairs=pairs, text=text)
+            _write_saved_model(model, temporary, **options)
         else:
             temporary.mkdir()
             _write_portable(model, temporary, format, quantize, text=text)
@@ -172,7 +188,7 @@ def _check_model(model: ZooModel, format: str, *, text: bool) -> None:
         )
 
 
-def _write_saved_model(model: ZooModel, directory: Path, **options: bool) -> None:
+def _write_saved_model(model: ZooModel, directory: Path, **options: Any) -> None:
     import tensorflow as tf
 
     from bert_zoo.serving.servable import make_servable

@@ -73,7 +73,7 @@ PAIR = (("text", 1), ("text_pair", 1))
 
 
 def make_servable(
-    model: ZooModel, *, pairs: bool, text: bool
+    model: ZooModel, *, pairs: bool, text: bool, label_template: str | None = None
 ) -> tuple[tf.train.Checkpoint, dict[str, Any]]:
     """Returns the object to save, and its signatures; see `bert_zoo.export`."""
     interface = model.interface
@@ -142,6 +142,8 @@ def make_servable(
         signatures[role] = _text_signature(model, call, preprocessor, interface.texts, role)
     if interface.text_name is not None:
         signatures[interface.text_name] = default
+    if label_template is not None:
+        signatures["zero_shot"] = _zero_shot_signature(model, call, preprocessor, label_template)
     return servable, {"serving_default": default, **signatures}
 
 
@@ -356,6 +358,19 @@ def _text_signature(
         tokens = tf.where(mask == 1, tf.gather(vocabulary, token_ids), "")
         return {"token_ids": token_ids, "tokens": tokens}
 
+    return signature(serve, specs)
+
+
+def _zero_shot_signature(model: ZooModel, call, preprocessor, template: str):
+    def run(*texts: tf.Tensor, **options: Any) -> Tensors:
+        return outputs_of_texts(model, call, preprocessor.with_options(**options), texts)
+
+    def serve(inputs: Tensors) -> Tensors:
+        *before, last = template.split("{}")
+        parts = [part for text in before for part in (text, inputs["labels"])]
+        return model.served_by_name(inputs["text"], tf.strings.join([*parts, last]), run)
+
+    specs = [tf.TensorSpec([None], tf.string, name=name) for name in ("text", "labels")]
     return signature(serve, specs)
 
 

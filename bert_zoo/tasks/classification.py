@@ -8,7 +8,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_zoo.error_text import quoted, shown
 from bert_zoo.fields import check
 from bert_zoo.layers.backbones import SECOND_TEXT_IS_GLOBAL
 from bert_zoo.models.base import Interface
@@ -29,13 +28,16 @@ from bert_zoo.models.losses import BinaryCrossentropy, SquaredError, class_loss
 from bert_zoo.models.metrics import LabelF1
 from bert_zoo.models.task_model import LabelledModel, ScoringModel, SentenceModel, Use
 from bert_zoo.private import metrics_given
-from bert_zoo.registry import registry
 from bert_zoo.runtime.answers import classifications, sigmoid, softmax
+from bert_zoo.tasks.zero_shot import (
+    HYPOTHESIS,
+    classified_by_name,
+    entailment_scores,
+    inference_classes,
+)
 from bert_zoo.text.columns import as_list, column_names
 
 log = logging.getLogger("bert_zoo")
-
-HYPOTHESIS = "This example is {}."
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -84,22 +86,52 @@ class Classifier(SentenceModel, LabelledModel):
     def portable_verb(self):
         return {"verb": "classify", "labels": list(self.labels)}
 
-    def classify(self, texts, batch_size: int = 32, top_k: int | None = None):
+    def classify(
+        self,
+        texts,
+        batch_size: int = 32,
+        top_k: int | None = None,
+        *,
+        labels: Sequence[str] | str | None = None,
+        template: str = HYPOTHESIS,
+        multi_label: bool = False,
+    ):
         """Finds the likeliest label of each text, with its probability, or in multi-label models all that apply.
+
+        A model for natural language inference, such as one fine-tuned on MNLI, also finds classes that it was not
+        trained for: with `labels`, the text is the premise and each label is put into a hypothesis ("This example is
+        politics."), whose probability of entailment is the label's score, as in transformers'
+        ZeroShotClassificationPipeline. A sentence encoder does it by similarity (`SentenceEmbedder.classify`).
 
         Args:
             texts: strings, or a pair of string batches.
-            batch_size: number of texts per step.
+            batch_size: number of texts per step, or with `labels` of pairs of a text and a label.
             top_k: how many of the likeliest labels to list for each text; by default one, or all that apply.
+            labels: names of other classes than the model's own: a list, or a string with commas as in transformers.
+                A text that is too long is cut; the hypothesis is not.
+            template: a sentence with {} in place of the label. It works best in the texts' language and about
+                their subject.
+            multi_label: whether any number of `labels` may apply. Each label then has its own probability, and
+                those above 0.5 are returned. Otherwise all probabilities add up to 1, or a single label has its own.
 
         Returns:
-            A list of `Classification(text, label, score, scores, top)`, or in multi-label models of
-            `MultiLabelClassification(text, labels, scores)`, with the labels whose probability is above their
-            threshold. It prints as a table.
+            A list of `Classification(text, label, score, scores, top)`, or in multi-label models and with
+            `multi_label` of `MultiLabelClassification(text, labels, scores)`, with the labels whose probability is
+            above their threshold. It prints as a table.
 
         Raises:
-            ValueError: `top_k` is not a positive integer.
+            ValueError: an argument is invalid, or with `labels` the model has no class "entailment".
+
+        Source: Yin et al., "Benchmarking Zero-shot Text Classification", arXiv:1909.00161.
         """
+        if labels is not None:
+            options = {"multi_label": multi_label, "top_k": top_k, "batch_size": batch_size}
+            return classified_by_name(self, texts, labels, template, **options)
+        if multi_label:
+            raise ValueError(
+                "multi_label=True needs labels=. A model of its own labels with several for a text has the task "
+                "'multi_label_classification'."
+            )
         from bert_zoo.text.batches import strings
 
         check("top_k", top_k, int | None, least=1)
@@ -119,105 +151,34 @@ class Classifier(SentenceModel, LabelledModel):
     def printed_predictions(self, texts, second=None, **others):
         return self.classify(texts if second is None else (texts, second))
 
-    def zero_shot(
-        self,
-        texts,
-        labels,
-        *,
-        hypothesis: str = HYPOTHESIS,
-        multi_label: bool = False,
-        top_k: int | None = None,
-        batch_size: int = 32,
-    ):
-        """Sorts texts into classes that the model was not trained for. Needs a model fine-tuned on MNLI.
+    def zero_shot(self, texts, labels, *, hypothesis: str = HYPOTHESIS, **options):
+        """Calls `classify(texts, labels=labels, template=hypothesis)`; other arguments as there."""
+        return self.classify(texts, labels=labels, template=hypothesis, **options)
 
-        The text is the premise, and each label is put into a hypothesis ("This example is about politics."),
-        whose probability of entailment is the label's score, as in transformers' ZeroShotClassificationPipeline.
-
-        Args:
-            texts: a text or several. A text that is too long is cut; the hypothesis is not.
-            labels: names of the classes: a list, or a string with commas as in transformers.
-            hypothesis: a sentence with {} in place of the label. It works best in the texts' language
-                and about their subject.
-            multi_label: whether any number of labels may apply. Each label then has its own probability,
-                and those above 0.5 are returned. Otherwise all probabilities add up to 1.
-            top_k: how many of the likeliest labels to list; by default one, or all that apply.
-            batch_size: number of pairs of a text and a label per step.
-
-        Returns:
-            A list of `Classification`, or of `MultiLabelClassification` with `multi_label`, which prints as a
-            table.
-
-        Raises:
-            ValueError: the model has no class "entailment", or an argument is invalid.
-
-        Source: Yin et al., "Benchmarking Zero-shot Text Classification", arXiv:1909.00161.
-        """
-        from bert_zoo.text.batches import strings
-
-        check("top_k", top_k, int | None, least=1)
-        labels = _checked_labels(labels)
-        if not isinstance(hypothesis, str) or "{}" not in hypothesis:
-            raise ValueError(
-                f"hypothesis is {shown(hypothesis)}; it must be a sentence with {{}} in place of the label, such as "
-                f"{HYPOTHESIS!r}."
-            )
-        entails, contradicts = _inference_classes(self)
-        texts = strings(texts)
-        premises = [text for text in texts for _ in labels]
-        hypotheses = [hypothesis.replace("{}", label) for label in labels] * len(texts)
-        pairs = (premises, hypotheses)
+    def scores_by_name(self, texts, sentences, multi_label: bool, batch_size: int = 32):
+        """Probabilities [texts, sentences] that each text entails each sentence."""
+        classes = inference_classes(self.labels)
+        pairs = ([text for text in texts for _ in sentences], [*sentences] * len(texts))
         # Never truncate the hypothesis.
-        reader = self.preprocessor.with_options(truncation="only_first")
+        reader = self.preprocessor.cutting_first
         with warning_of_cut_texts(self, pairs):
             logits = outputs_of_texts(self, _logits, pairs, batch_size, reader=reader)
-        logits = logits.reshape(len(texts), len(labels), -1)
-        if multi_label:
-            probabilities = softmax(logits[..., [contradicts, entails]])[..., 1]
-        else:
-            probabilities = softmax(logits[..., entails])
-        thresholds = [DEFAULT_THRESHOLD] * len(labels) if multi_label else ()
-        return classifications(texts, probabilities, labels, top_k, thresholds)
+        logits = logits.reshape(len(texts), len(sentences), -1)
+        scores = entailment_scores(logits, classes)
+        return ops.convert_to_numpy(scores["label_scores" if multi_label else "scores"])
+
+    def served_by_name(self, texts, sentences, run):
+        import tensorflow as tf
+
+        classes = inference_classes(self.labels)
+        sizes = tf.shape(texts)[0], tf.shape(sentences)[0]
+        pairs = tf.repeat(texts, sizes[1]), tf.tile(sentences, sizes[:1])
+        logits = run(*pairs, truncation="only_first")["logits"]
+        return entailment_scores(tf.reshape(logits, (*sizes, self.num_outputs)), classes)
 
 
 def _logits(model, inputs):
     return model(inputs, training=False)
-
-
-def _checked_labels(labels: Sequence[str] | str) -> list[str]:
-    if isinstance(labels, str):
-        labels = [label.strip() for label in labels.split(",")]
-    labels = [*labels]
-    if not labels or not all(isinstance(label, str) and label.strip() for label in labels):
-        raise ValueError(f"labels is {shown(labels)}; it must be a list of non-empty names.")
-    if len(set(labels)) < len(labels):
-        raise ValueError(f"labels has a duplicate name: {quoted(labels)}. Remove it.")
-    return labels
-
-
-def _inference_classes(model) -> tuple[int, int]:
-    """The ids of the classes of entailment and contradiction."""
-    names = [name.casefold() for name in model.labels]
-    entails = [i for i, name in enumerate(names) if name.startswith("entail")]
-    others = [i for i in range(len(names)) if i not in entails]
-    against = [i for i in others if names[i].startswith("contra")] or others
-    if len(entails) != 1 or (len(against) != 1 and len(names) > 2):
-        raise ValueError(
-            f"zero_shot() needs a model for natural language inference, with the classes 'entailment' and "
-            f"'contradiction', but this model has {quoted(model.labels)}. Load a model such as "
-            f"{', '.join(_inference_models())}, or fine-tune one on MNLI."
-        )
-    return entails[0], against[0]
-
-
-def _inference_models() -> list[str]:
-    """The registered checkpoints for natural language inference."""
-    return [
-        repr(checkpoint.full_name)
-        for family in registry().families.values()
-        for checkpoint in family.checkpoints
-        if any(label.casefold().startswith("entail") for label in checkpoint.labels)
-    ]
 
 
 @keras.saving.register_keras_serializable("bert_zoo")

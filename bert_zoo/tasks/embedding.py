@@ -20,6 +20,7 @@ from bert_zoo.models.replicas import in_scope_of
 from bert_zoo.models.task_model import Use
 from bert_zoo.tasks.embedding_losses import PairSoftmax
 from bert_zoo.tasks.vectors import VectorModel, class_names, kind_of
+from bert_zoo.tasks.zero_shot import classified_by_name, cosine_scores
 
 log = logging.getLogger("bert_zoo")
 
@@ -48,6 +49,7 @@ class SentenceEmbedder(VectorModel):
     """
 
     task = "embedding"
+    verbs = ("embed", "classify")
     peft_task = "FEATURE_EXTRACTION"
     taught_by = "vectors"
     use = Use(
@@ -240,6 +242,43 @@ class SentenceEmbedder(VectorModel):
             return self.encoder.embed(texts, batch_size, prompt, truncate_dim, role)
         before = self.encoder.prompts.text(prompt, role)
         return self.query_encoder.embed(texts, batch_size, before, truncate_dim)
+
+    def classify(
+        self,
+        texts: str | Sequence[str],
+        labels: Sequence[str] | str,
+        *,
+        template: str = "{}",
+        top_k: int | None = None,
+        batch_size: int = 32,
+    ):
+        """Finds the label whose vector is most similar to that of each text, without training.
+
+        Texts and labels are read alike, with the model's default prompt. The scores of a text's labels are the softmax
+        of 20 times their cosines; their order says more than their size. A model for natural language inference
+        judges instead whether a text entails a sentence with its label (`Classifier.classify`).
+
+        Args:
+            texts: a text or several.
+            labels: names of the classes, or sentences that describe them: a list, or a string with commas.
+            template: a sentence with {} in place of the label; by default the label alone.
+            top_k: how many of the most similar labels to list for each text; by default one.
+            batch_size: number of texts per step.
+
+        Returns:
+            A list of `Classification(text, label, score, scores, top)`, which prints as a table.
+
+        Raises:
+            ValueError: an argument is invalid.
+        """
+        return classified_by_name(self, texts, labels, template, top_k=top_k, batch_size=batch_size)
+
+    def scores_by_name(self, texts, sentences, multi_label: bool, batch_size: int = 32):
+        vectors = self.embed(texts, batch_size), self.embed(sentences, batch_size)
+        return ops.convert_to_numpy(cosine_scores(*vectors)["scores"])
+
+    def served_by_name(self, texts, sentences, run):
+        return cosine_scores(run(texts)["embedding"], run(sentences)["embedding"])
 
     @property
     def roles_of_pairs(self):

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -214,6 +214,11 @@ class TextPreprocessor(tf.Module):
         if made.report is not None and self.report is not None:
             made.report = self.report  # so that each message is shown once
         return made
+
+    @cached_property
+    def cutting_first(self) -> Self:
+        """The preprocessor that truncates only the first text of a pair; one object, as graphs are traced for each."""
+        return self.with_options(truncation="only_first")
 
     def of_role(self, role: TokenRole) -> Self:
         """Returns a preprocessor for the texts of a role in late interaction, queries or documents.
