@@ -492,7 +492,7 @@ def nli(
         text=TextSpec(lowercase=None),
         labels=("contradiction", "entailment", "neutral"),
         aliases=[f"nli-{repo}"],
-        note="Fine-tuned on SNLI and MultiNLI. Pass pairs as (premise, hypothesis), or texts to zero_shot().",
+        note="Fine-tuned on SNLI and MultiNLI. Pass pairs as (premise, hypothesis), or texts and labels= to classify().",
         scores={} if accuracy is None else {"MNLI (mismatched accuracy)": accuracy},
     )
 
