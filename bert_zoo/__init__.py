@@ -18,6 +18,7 @@ _LAZY_VERBS = {
     "save": "bert_zoo.loading.save",
     "export": "bert_zoo.serving.export",
     "push_to_hub": "bert_zoo.loading.save",
+    "report": "bert_zoo.cli.model_report",
     "similarity": "bert_zoo.loading.similarity",
 }
 _LAZY_PACKAGES = tuple(
@@ -32,6 +33,7 @@ __all__ = [
     "list_models",
     "load",
     "push_to_hub",
+    "report",
     "save",
     "similarity",
 ]

@@ -12,6 +12,7 @@ import yaml
 import bert_zoo
 from bert_zoo.charts.svg import line_chart, position_ticks, round_ticks
 from bert_zoo.cli.report import RunRecord, duration, forbids_commerce, setting, write_report
+from bert_zoo.metrics.confidence import Confidence
 from bert_zoo.metrics.errors import (
     HardExample,
     confusion_matrix,
@@ -130,7 +131,7 @@ WARNING = "Not for commercial use"
                 *("Phrases of film reviews.", "keras 3.15.0", "**Licence: Apache-2.0**", CHOSEN),
                 "[arXiv:2002.10957](https://arxiv.org/abs/2002.10957)", "cut to 128 tokens",
             ],
-            [WARNING, "not finite", "without reading"],
+            [WARNING, "not finite", "without reading", "share of truth", "Confidence"],
         ),
         (
             {"task": "squad_v2", "labels": (), "confusion": None, "table": (), "hardest": (),
@@ -153,10 +154,9 @@ WARNING = "Not for commercial use"
         ({"hardest": [HardExample("the pound fell", "B-NP I-NP B-VP", "B-NP B-VP B-VP", 1.5, True)]},
          ["1 of 3 words have a wrong tag", "the pound B-VP, truth I-NP fell"], [], []),
         ({"labels": MANY[:50], "confusion": CONFUSED, "table": ()},
-         ["label_7 label_9 5 41.7%", "Not shown: 1 label without examples or predictions.", "Matrix of all 49 labels"],
-         [], []),
+         ["label_7 label_9 5 41.7%", "Not shown: 1 label without examples or predictions."], [], ["prediction →"]),
         ({"labels": MANY, "confusion": np.eye(300, dtype=int), "table": ()},
-         ["too large for this page"], ["and 200 more, which `config.json` lists"], []),
+         ["300 of 300 predictions are right"], ["and 200 more, which `config.json` lists"], []),
         ({"model": "spanbert_base", "checkpoint": bert_zoo.describe("spanbert_base")},
          [WARNING], [WARNING, "license: cc-by-nc-4.0"], []),
         ({"checkpoint": bert_zoo.describe("scibert")},
@@ -185,6 +185,21 @@ def test_page_and_card_say_what_is_known(tmp_path, changes, on_page, on_card, no
     drawn = [path["class"] for path in page.tags("path")]
     assert drawn.count("line baseline") == ("baseline" in changes)
     assert all("nan" not in str(shape) for shape in page.tags("path") + page.tags("circle"))
+
+
+def test_confidence_of_a_runs_answers_stands_on_its_page(tmp_path):
+    confidence = Confidence(np.array([0.9, 0.6]), np.array([True, False]))
+    page, _ = files_of(replace(RECORD, confidence=confidence), tmp_path)
+    assert "calibration error is 0.3500" in page.text
+    assert "0.6000 100.0% 50.0% 0.9000 50.0% 100.0%" in page.text
+
+
+def test_settings_that_differ_from_the_default_stand_before_the_others(tmp_path):
+    recipe = {"epochs": 3, "learning_rate": 2e-5, "batch_size": 32}
+    page, _ = files_of(replace(RECORD, recipe=recipe), tmp_path)
+    changed, _, others = page.text.partition("2 settings of the recipe have their default values")
+    assert "learning rate 2e-05" in changed and "batch size" not in changed
+    assert "epochs 3 batch size 32" in others
 
 
 def test_every_metric_of_every_epoch_stands_in_the_table(tmp_path):
@@ -234,7 +249,7 @@ def test_page_needs_nothing_beside_itself(tmp_path):
 
 def test_long_texts_are_folded_and_complete(tmp_path):
     text = "A long text. " * 100
-    record = replace(RECORD, hardest=[replace(RECORD.hardest[0], text=text)])
+    record = replace(RECORD, recipe={}, hardest=[replace(RECORD.hardest[0], text=text)])
     page, _ = files_of(record, tmp_path)
     assert len(page.tags("details")) == 1
     assert text.strip() in page.text

@@ -39,6 +39,8 @@ class Page(Markup):
     name = "Page"  # what a screen reader calls the frame
     height = 640  # of the frame, in pixels
 
+    digest: Markup  # of its script, as policies name it; a page that has this one in a frame must allow it too
+
     def _repr_html_(self) -> str:
         return (
             f'<iframe sandbox="allow-scripts" width="100%" height="{self.height}" style="border:0" '
@@ -55,19 +57,22 @@ class Page(Markup):
             )
             for kind in ("css", "js")
         )
-        digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+        code = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+        digest = Markup(f"sha256-{code}")
         # "</script>" in a text would end the data, and "<!--" would change how it is parsed.
         data = json.dumps(data).replace("<", "\\u003c")
-        return cls(
+        page = cls(
             PAGE.format(
                 title=title,
                 style=STYLE + Markup(style),
                 data=Markup(data),
                 script=Markup(script),
-                digest=Markup(f"sha256-{digest}"),
+                digest=digest,
                 more=Markup(f"; {policy}" if policy else ""),
             )
         )
+        page.digest = digest
+        return page
 
 
 def encode(array: np.ndarray) -> str:

@@ -178,6 +178,7 @@ class FineTuningRun(Run):
             confusion=self.kept.confusion,
             table=self.kept.table,
             hardest=self.kept.hardest,
+            confidence=self.kept.confidence,
             parameters=self.product.count_params(),
             trainable_parameters=sum(math.prod(v.shape) for v in self.model.trainable_variables),
             checkpoint=card_of(lesson.teacher if lesson and lesson.makes_student else name),

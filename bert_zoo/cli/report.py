@@ -9,7 +9,7 @@ import math
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,9 +20,12 @@ from huggingface_hub import EvalResult, ModelCardData
 from markupsafe import Markup, escape
 
 import bert_zoo
-from bert_zoo.charts import STYLE, AttentionViewer, line_chart
+from bert_zoo.charts import STYLE, AttentionViewer, Chart, line_chart
+from bert_zoo.charts.confidence import coverage_curve, reliability_diagram
 from bert_zoo.loading.locating import RUN_CONFIG, RUN_MODEL
+from bert_zoo.metrics.confidence import NUM_BINS, Confidence
 from bert_zoo.metrics.errors import HardExample, most_confused, used_labels
+from bert_zoo.presets import Recipe
 from bert_zoo.printing import number
 from bert_zoo.registry import HUB_LICENCES, Card
 
@@ -52,6 +55,13 @@ def setting(value: Any) -> str:
 
 def settings(values: Mapping[str, Any]) -> dict[str, str]:
     return {words(name): setting(value) for name, value in values.items()}
+
+
+def split_settings(recipe: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """The settings of a fine-tuning that differ from their defaults, and the others."""
+    defaults, changed = settings(asdict(Recipe())), settings(recipe)
+    others = {name: changed.pop(name) for name in [*changed] if defaults.get(name) == changed[name]}
+    return changed, others
 
 
 def words(name: str) -> str:
@@ -131,18 +141,49 @@ HUB_METRICS = {
 NONCOMMERCIAL = re.compile(r"\bNC\b|non-?commercial|not for commercial", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class RunRecord:
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Answers to labelled texts, compared with their labels."""
+
+    kind: str  # what `load` calls the task
+    num_measured: int
+    labels: Sequence[str]  # names of the classes; empty if the task has none
+    # Counts [truth, prediction] in the order of `labels`; None if the task has none.
+    confusion: np.ndarray | None
+    # Metrics by label or by type: rows of column -> value. The first column has the name.
+    table: Sequence[Mapping[str, Any]]
+    hardest: Sequence[HardExample]  # worst first
+    # The scores of the answers; None if the task has no classes.
+    confidence: Confidence | None = None
+    measured_on: str = (
+        ""  # "validation" or "test", or another split's name; empty if the user chose the examples
+    )
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of `table`. A row may lack some, for example spans without a score."""
+        return list(dict.fromkeys(name for row in self.table for name in row))
+
+    @property
+    def charts(self) -> dict[str, Chart]:
+        """Heading -> chart of how far scores can be trusted; empty if the task has no classes."""
+        if self.confidence is None:
+            return {}
+        return {
+            "right answers by score": reliability_diagram(self.confidence),
+            "right answers by texts answered": coverage_curve(self.confidence),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord(Results):
     """A fine-tuning run: its data, its settings and its results."""
 
     model: str  # name or directory of the checkpoint that was fine-tuned
     task: str  # name of the benchmark, such as "sst2"
-    kind: str  # what `load` calls the task
     use: "Use"  # what a model of this task is for
     data: str  # a sentence on the training data and its source
     num_train: int
-    num_measured: int
-    measured_on: str  # "validation" or "test", or another split's name
     seed: int
     recipe: Mapping[str, Any]  # setting -> value
     versions: Mapping[str, str]
@@ -152,12 +193,6 @@ class RunRecord:
     kept_epoch: int  # the epoch whose weights are kept, counted from 1
     steps: int
     seconds: float  # of training, including measurements between epochs
-    labels: Sequence[str]  # names of the classes; empty if the task has none
-    # Counts [truth, prediction] in the order of `labels`; None if the task has none.
-    confusion: np.ndarray | None
-    # Metrics by label or by type: rows of column -> value. The first column has the name.
-    table: Sequence[Mapping[str, Any]]
-    hardest: Sequence[HardExample]  # worst first
     parameters: int
     trainable_parameters: int
     # The card from `bert_zoo.describe`; empty if `model` is not a registered name.
@@ -181,11 +216,6 @@ class RunRecord:
     def diverged(self) -> list[int]:
         """The epochs whose training loss is infinite or NaN."""
         return [n for n, loss in enumerate(self.losses, start=1) if not math.isfinite(loss)]
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns of `table`. A row may lack some, for example spans without a score."""
-        return list(dict.fromkeys(name for row in self.table for name in row))
 
     def named(self, name: str) -> str:
         """A metric's readable name. The loss is named after its split."""
@@ -285,9 +315,10 @@ ENVIRONMENT.filters |= {
     "of": lambda name, row: row.get(name),
 }
 ENVIRONMENT.globals |= {
-    each.__name__: each for each in (line_chart, most_confused, row, used_labels)
+    each.__name__: each
+    for each in (*(line_chart, most_confused, row, split_settings, used_labels),)
 }
-ENVIRONMENT.globals["STYLE"] = STYLE
+ENVIRONMENT.globals |= {"STYLE": STYLE, "NUM_BINS": NUM_BINS}
 
 
 # The fields of a run's configuration and of its recipe that are shown, if the run has them.

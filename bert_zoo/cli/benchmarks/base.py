@@ -20,6 +20,7 @@ from bert_zoo.data.buckets import Batches, Batching
 from bert_zoo.data.files import require_file
 from bert_zoo.data.on_disk import StoredTexts
 from bert_zoo.error_text import shown
+from bert_zoo.metrics.confidence import Confidence
 from bert_zoo.metrics.errors import HardExample
 from bert_zoo.presets import Recipe
 from bert_zoo.tasks import name_of
@@ -55,6 +56,9 @@ class Measurement:
     confusion: np.ndarray | None = None
     table: Sequence[Mapping[str, Any]] = ()  # rows of metrics by class or type
     hardest: Sequence[HardExample] = ()  # the examples with the highest loss, worst first
+    confidence: Confidence | None = (
+        None  # the scores of the answers; None for a task without classes
+    )
 
 
 class Benchmark(ABC):

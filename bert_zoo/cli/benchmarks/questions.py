@@ -28,9 +28,10 @@ class QuestionBenchmark(Benchmark):
     """Answers to questions. The data are `SquadSplit`s.
 
     If questions may have no answer (SQuAD 2.0; by default the training data decide), the threshold between the best span
-    and no answer is the one with the best F1 on the measured split.
+    and no answer is the one with the best F1 on the measured split, unless `threshold` is given.
     """
 
+    threshold: float | None = None
     heads = ("span",)
     question = '--context FILE "some question"'
     beam_search = False
@@ -125,6 +126,7 @@ class QuestionBenchmark(Benchmark):
             [example.id for example in data.examples],
             batch_size=recipe.predicted_rows,
             allow_no_answer=self.allows_no_answer,
+            allow_no_text=self.allows_no_answer,
             **_window_options(recipe),
         )
 
@@ -143,13 +145,20 @@ class QuestionBenchmark(Benchmark):
             table = _by_data_set(data, answers)
             hardest = _hardest(data, selections, answers)
             return Measurement(self.scores(data, answers), table=table, hardest=hardest)
-        odds = {id: selection.no_answer_score for id, selection in selections.items()}
-        searched = squad_v2(_references(data), answers, odds)
-        threshold = searched[THRESHOLD]
+        threshold, metrics = self.threshold, {}
+        if threshold is None:
+            odds = {id: selection.no_answer_score for id, selection in selections.items()}
+            searched = squad_v2(_references(data), answers, odds)
+            threshold = searched[THRESHOLD]
+            metrics = {name: searched[name] for name in ("best_f1", "best_exact", THRESHOLD)}
         answers = {id: selection.answer(threshold) for id, selection in selections.items()}
-        metrics = {name: searched[name] for name in ("best_f1", "best_exact", THRESHOLD)}
+        scores = self.scores(data, answers)
+        if self.threshold is None:
+            metrics |= scores
+        else:
+            metrics = {"exact_match": scores["exact"], "f1": scores["f1"]}
         hardest = _hardest(data, selections, answers)
-        return Measurement(metrics | self.scores(data, answers), hardest=hardest)
+        return Measurement(metrics, table=_by_answerability(data, scores), hardest=hardest)
 
     def baseline(self, data):
         """Scores always predicting no answer, if that is allowed."""
@@ -206,6 +215,21 @@ def _by_data_set(data: SquadSplit, answers: Mapping[str, str]) -> list[dict[str,
         scores = squad_v1({e.id: e.references for e in part}, {e.id: answers[e.id] for e in part})
         rows.append({"type": name, **scores, "support": len(part)})
     return rows
+
+
+def _by_answerability(data: SquadSplit, scores: Mapping[str, float]) -> list[dict[str, Any]]:
+    """The scores of questions with and without an answer, of those that there are."""
+    has_answer = [bool(example.answers) for example in data.examples]
+    kinds = (("HasAns_", "with an answer", True), ("NoAns_", "without an answer", False))
+    return [
+        {
+            "question": name,
+            **{score: scores[prefix + score] for score in ("exact", "f1")},
+            "support": has_answer.count(kind),
+        }
+        for prefix, name, kind in kinds
+        if kind in has_answer
+    ]
 
 
 def _references(data: SquadSplit) -> dict[str, list[str]]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from bert_zoo.cli.benchmarks.base import Baseline, Benchmark, Measurement, commonest, own_files
+from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.data.entities import is_entity_file, read_entities
 from bert_zoo.data.tagging import TaggedSplit, first_break, read_tagging
 from bert_zoo.error_text import quoted, shown
@@ -78,6 +79,7 @@ class TaggingBenchmark(Benchmark):
         return word_probabilities(model, data.words, recipe.predicted_rows)
 
     def measure(self, data, predictions):
+        data, predictions = _labelled_words(data, predictions)
         # Tags missing from the training data come last and are never predicted.
         names = data.label_names
         truths, answers = _tags(data.labels, names), self._answers(predictions)
@@ -131,6 +133,18 @@ class TaggingBenchmark(Benchmark):
 def _tags(sentences: Iterable[Iterable[int]], names: Sequence[str]) -> list[list[str]]:
     """The names of tag ids [sentences][words]."""
     return [[names[id] for id in sentence] for sentence in sentences]
+
+
+def _labelled_words(
+    data: TaggedSplit, predictions: Sequence[np.ndarray]
+) -> tuple[TaggedSplit, Sequence[np.ndarray]]:
+    """The words that have a label, and their predictions; sentences without any are left out."""
+    kept = [np.flatnonzero(np.asarray(row) != IGNORED_LABEL) for row in data.labels]
+    rows = [i for i, words in enumerate(kept) if len(words)]
+    words, labels = (
+        [[column[i][j] for j in kept[i]] for i in rows] for column in (data.words, data.labels)
+    )
+    return replace(data, words=words, labels=labels), [predictions[i][kept[i]] for i in rows]
 
 
 def _losses(probabilities: np.ndarray, labels: Sequence[int]) -> np.ndarray:

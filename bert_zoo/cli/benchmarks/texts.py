@@ -23,6 +23,7 @@ from bert_zoo.cli.benchmarks.base import (
 from bert_zoo.data.on_disk import folder_of
 from bert_zoo.data.tables import LabelledTexts, label_remarks, read_table
 from bert_zoo.error_text import quoted, shown
+from bert_zoo.metrics.confidence import Confidence
 from bert_zoo.metrics.errors import (
     binary_cross_entropies,
     confusion_matrix,
@@ -95,6 +96,9 @@ class TextBenchmark(Benchmark):
             confusion,
             per_label_table(confusion, names),
             hardest_examples(as_rows(data.texts), truths, given, losses),
+            Confidence(
+                softmax(predictions).max(axis=-1).astype(float), answers == np.asarray(data.labels)
+            ),
         )
 
     def table(self, data, predictions):
