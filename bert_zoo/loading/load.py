@@ -241,7 +241,8 @@ def _with_own_tokens(model: ZooModel) -> ZooModel:
     if tokenizer is None or not missing:
         return model
     origin = encoder_of(model).loaded_from
-    model = add_tokens(model, [AddedToken(token, special=True) for token in missing])
+    added = [AddedToken(token, special=True) for token in missing]
+    model = add_tokens(model, added, rows="random")
     encoder_of(model).loaded_from = origin
     return model
 
