@@ -1,6 +1,7 @@
 """Entities of named types: gliner's directories, logits, spans, loss and gradients; texts, training and errors."""
 
 import functools
+import json
 import logging
 import shutil
 from itertools import chain
@@ -8,12 +9,15 @@ from itertools import chain
 import keras
 import numpy as np
 import pytest
-from helpers import ALL_GOLDEN, TOLERANCE, change_json, load_case, read_json
+from helpers import ALL_GOLDEN, GOLDEN, TOLERANCE, change_json, eager_steps, load_case, read_json
 from keras import ops
 
 import bert_zoo
+from bert_zoo.cli import finetuning
+from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.config import ConfigError, EntityHead
-from bert_zoo.data.entities import AnnotatedText, Entity
+from bert_zoo.data.entities import AnnotatedText, Entity, read_annotated
+from bert_zoo.presets import Recipe
 from bert_zoo.runtime.answers import TaggedSpan, Tagging
 from bert_zoo.tasks.entity_rows import (
     Candidate,
@@ -369,3 +373,29 @@ def test_wrong_data_are_refused():
         model.fit(["a cat", "a bird"], [[(0, 1, "animal")]])
     with pytest.raises(ValueError, match="lack word_positions"):
         model({"token_ids": np.ones((1, 4), np.int32)})
+
+
+def test_a_run_of_finetune_is_measured_and_predicts(tmp_path, capsys):
+    rows = [
+        {
+            "text": text,
+            "spans": [dict(zip(("start", "end", "label"), e, strict=True)) for e in found],
+        }
+        for text, found in ((text, spans["entities"]) for text, spans in RECORDS * 3)
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    options = {"name": "entities", "train_file": str(tmp_path / "rows.jsonl"), "held_out": 4}
+    task, recipe = make_task(**options), Recipe(epochs=1, batch_size=4, max_length=40)
+    with eager_steps():
+        finetuning.finetune(str(GOLDEN / "encoder"), task, recipe, tmp_path / "run", data=options)
+    assert "No SavedModel was written. They read types" in capsys.readouterr().out
+    kept = read_json(tmp_path / "run" / "metrics.json")["kept"]
+    model, data = bert_zoo.load(tmp_path / "run"), task.data("validation")
+    assert model.types == tuple(task.label_names)
+    predictions = task.predict(model, data, recipe)
+    assert task.measure(data, predictions).metrics == {
+        n: kept[n] for n in ("f1", "precision", "recall")
+    }
+    (path,) = task.write_predictions(tmp_path, "validation", data, predictions, {})
+    assert [row.text for row in read_annotated(path)] == data.texts
+    assert [*model.prediction_rows(["a bird"])] == [{"spans": []}]
