@@ -308,6 +308,13 @@ def test_a_run_on_pairs_of_a_table_shows_both_texts_and_its_columns(classifier, 
     )
 
 
+def test_a_trained_model_of_entities_is_asked_for_its_own_types():
+    model = bert_zoo.load(ALL_GOLDEN / "gliner" / "deberta_v2")
+    assert demo.form_of(model, "a").examples == forms.FORMS["entity_recognition"].examples
+    model.labels = ("cat", "house")
+    assert [types for _, types in demo.form_of(model, "a").examples] == ["cat\nhouse"]
+
+
 # --- The program ---
 
 

@@ -156,6 +156,8 @@ def form_of(model: Any, name: str) -> forms.Form:
         tokenizer = model.preprocessor.tokenizer
         mask = tokenizer.id_to_token(tokenizer.mask_id)
         rows = [[text.replace("{mask}", mask) for text in form.examples[0]]]
+    elif form.answer is forms.of_types and model.labels:  # it was trained
+        rows = [(text, "\n".join(model.labels)) for text, *_ in rows or form.examples]
     width = len(rows[0]) if rows else len(form.fields)
     if width > len(form.fields) or not all(f.endswith(forms.OPTIONAL) for f in form.fields[width:]):
         rows, width = [], len(form.fields)
@@ -180,7 +182,7 @@ def _measured_rows(options: dict[str, Any]) -> list[list[str]]:
     try:
         task = make_task(**options)
         data = task.data(task.measured[0])
-    except OSError:  # its files have been moved
+    except (OSError, ValueError):  # its files have been moved or changed
         return []
     data = task.take(data, range(0, len(data), max(1, len(data) // NUM_EXAMPLES))[:NUM_EXAMPLES])
     if hasattr(data, "words"):

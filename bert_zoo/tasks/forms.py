@@ -35,7 +35,7 @@ def _of_question(model: Any, question: str, context: str, **options: Any) -> Any
     return model.printed_predictions([question], context=context, **options)
 
 
-def _of_types(model: Any, text: str, types: list[str], **options: Any) -> Any:
+def of_types(model: Any, text: str, types: list[str], **options: Any) -> Any:
     return model.tag([text], types)
 
 
@@ -97,7 +97,7 @@ FORMS: dict[str, Form] = {
     ),
     "entity_recognition": Form(
         ("Text", "Types of entities" + LIST),
-        _of_types,
+        of_types,
         [(_PASSAGE, "person\nmachine\nyear")],
         ["text"],
     ),
