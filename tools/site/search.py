@@ -25,6 +25,7 @@ WORDS = {
         "imbalanced",
         "softmax",
     ),
+    "howto/try_a_model.md": ("demo", "gradio", "playground", "web page"),
     "howto/tag.md": (
         "tagging",
         "ner",
