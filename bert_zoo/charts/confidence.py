@@ -20,6 +20,8 @@ from bert_zoo.charts.svg import (
 from bert_zoo.metrics.confidence import Confidence
 
 HEIGHT = LINES_HEIGHT + 14
+FEW = 10
+END = WIDTH - RIGHT - 4  # of the axis across, so that "100%" fits below it
 
 
 def reliability_diagram(confidence: Confidence) -> Chart:
@@ -52,9 +54,13 @@ def reliability_diagram(confidence: Confidence) -> Chart:
 
 
 def coverage_curve(confidence: Confidence) -> Chart:
-    """Draws the share of right answers by the share of texts that are answered, those with the highest scores."""
-    curve = confidence.curve
-    x_of, y_of, parts = _axes("texts answered", _floor([row["right"] for row in curve]))
+    """Draws the share of right answers by the share of texts that are answered, those with the highest scores, from ten
+    answers on, as the share of fewer says little."""
+    few = FEW / len(confidence.scores)
+    curve = [row for row in confidence.curve if row["answered"] >= few] or confidence.curve
+    x_of, y_of, parts = _axes(
+        "texts answered", _floor([row["right"] for row in [*curve, *confidence.choices]])
+    )
     points = [f"{x_of(row['answered']):.1f} {y_of(row['right']):.1f}" for row in curve]
     parts.append(f'<path class="line" d="M{"L".join(points)}"/>')
     for row in confidence.choices:
@@ -73,15 +79,13 @@ def _floor(shares: Sequence[float]) -> float:
 
 def _axes(name: str, low: float) -> tuple[Scale, Scale, list[str]]:
     """The scales of two axes, to 100%: across from 0, upwards from `low`; with their ticks."""
-    x_of = scale(0, 1, LEFT, WIDTH - RIGHT)
+    x_of = scale(0, 1, LEFT, END)
     y_of = scale(low, 1, LINES_HEIGHT - BOTTOM, TOP)
-    parts = [text((LEFT + WIDTH - RIGHT) / 2, LINES_HEIGHT + 6, name, "tick")]
+    parts = [text((LEFT + END) / 2, LINES_HEIGHT + 6, name, "tick")]
     for i in range(5):
         x, share = x_of(i / 4), low + (1 - low) * i / 4
         parts.append(text(x, LINES_HEIGHT - BOTTOM + 18, f"{i / 4:.0%}", "tick"))
         y = y_of(share)
-        parts.append(
-            f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        )
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{END}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(text(LEFT - 6, y + 4, f"{share:.0%}", "tick", "end"))
     return x_of, y_of, parts

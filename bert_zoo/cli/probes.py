@@ -431,9 +431,13 @@ def _by_layer(
         for metric, curves in metrics.items()
     }
     numbers["baselines"] = {metric: dict(values) for metric, values in baselines.items()}
-    return Outcome(
-        Section(title, about, drawn, {"By layer": [*_rows(columns)]}), "\n".join(lines), numbers
-    )
+    tables = {
+        f"{_name(metric, curves)} by layer": [
+            *_rows([replace(curve, name=model) for model, curve in curves.items()])
+        ]
+        for metric, curves in metrics.items()
+    }
+    return Outcome(Section(title, about, drawn, tables), "\n".join(lines), numbers)
 
 
 def _name(metric: str, curves: Mapping[str, LayerCurve]) -> str:
