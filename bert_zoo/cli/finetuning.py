@@ -362,6 +362,7 @@ def train(
     print("\n" + task.show(model, task.data(task.measured[0]), runs[-1]["kept"]))
     print(f"\nThe run is in {output}, with a report: {directory / 'report.html'}")
     print(f"Try it: {command('predict')} --run {directory} {task.question}")
+    print(f"In a browser: {command('demo')} {directory}")
 
 
 def print_summary(task: Benchmark, runs: Sequence[dict[str, Any]], output: Path) -> None:
