@@ -354,6 +354,13 @@ def test_the_program_prints_its_address_writes_nothing_and_ends_at_ctrl_c(tmp_pa
     assert (process.returncode, err, [*tmp_path.iterdir()]) == (130, "\nStopped.\n", [])
 
 
+def test_a_model_that_cannot_read_the_example_has_a_page_that_says_why():
+    with serving(loaded("gpt/causal_lm")) as other:
+        assert asked(other, "", method="GET")[0] == 200
+        status, answer = answered(other, *other.demo.form.examples[0])
+        assert status == 400 and "at most" in answer["error"]
+
+
 def test_a_port_in_use_is_told(server):
     with pytest.raises(ValueError, match=r"port \d+: Address already in use.*--port 0"):
         Server("127.0.0.1", server.server_port)

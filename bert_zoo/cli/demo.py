@@ -9,6 +9,7 @@ Takes a run directory, a model's directory or a name from `bert_zoo list`. The p
 refused. Nothing is written to disk, and Ctrl-C ends it.
 """
 
+import contextlib
 import io
 import ipaddress
 import logging
@@ -74,9 +75,8 @@ class Demo:
         self.options = {"no_answer_threshold": kept.get(THRESHOLD)}
         self._lock, self._log = threading.Lock(), BufferingHandler(capacity=1000)
         logging.getLogger("bert_zoo").addHandler(self._log)
-        self.answer(
-            [*self.form.examples[0]]
-        )  # traces graphs, for which later answers need not wait
+        with contextlib.suppress(ValueError):  # a small model may be unable to read the example
+            self.answer([*self.form.examples[0]])  # traces graphs, so that others need not wait
         use = getattr(model, "use", None)
         kinds = {"list": forms.LIST, "optional": forms.OPTIONAL}
         data = {"about": f"This model {use.purpose}." if use else "", **kinds}
@@ -151,7 +151,11 @@ def form_of(model: Any, name: str) -> forms.Form:
     """The form of a model that was loaded from a name. A run's has rows on which it was measured as examples, only the
     fields that these have, and its columns."""
     form, data = forms.FORMS[model.task], _data_of_run(Path(name))
-    rows = _measured_rows(data)
+    rows = [
+        row
+        for row in _measured_rows(data)
+        if all(text.strip() and len(text) <= MAX_CHARACTERS for text in row)
+    ]
     if form.answer is forms.of_masks:
         tokenizer = model.preprocessor.tokenizer
         mask = tokenizer.id_to_token(tokenizer.mask_id)
