@@ -94,7 +94,7 @@ def test_lists_without_answers_have_html(empty):
 def test_marks_within_and_across_each_other_keep_text_and_labels(spans):
     root = ElementTree.fromstring(tagging(TEXT, *spans).chart())
     labels = [each.text for each in root.iter("strong") if each.get("aria-hidden") is None]
-    assert sorted(labels) == sorted(f" {kind} 0.90" for _, _, kind in spans)
+    assert sorted(labels) == sorted(f" {kind}\u00a00.90" for _, _, kind in spans)
     for label in [*root.iter("strong")]:
         label.text = ""
     assert "".join(root.itertext()) == TEXT

@@ -79,7 +79,7 @@ def _marked(text: str, spans: Sequence[MarkedSpan], labels: Sequence[str]) -> It
 
 
 def _label(label: str, score: float | None) -> str:
-    number = "" if score is None else f" {score:.2f}"
+    number = "" if score is None else f"\u00a0{score:.2f}"
     # Without its style and in a screen reader, a label must not run into the text.
     return f"<strong> {escape(label)}{number}</strong>"
 
