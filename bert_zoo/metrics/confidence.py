@@ -52,24 +52,17 @@ class Confidence:
         right = float(self.right[kept].mean()) if kept.any() else np.nan
         return {"threshold": threshold, "answered": float(kept.mean()), "right": right}
 
-    @cached_property
+    @property
     def curve(self) -> list[dict[str, float]]:
-        """`answered` at each score, from the highest on."""
-        scores = np.sort(self.scores)[::-1]
-        right = np.cumsum(self.right[np.argsort(-self.scores, kind="stable")])
-        number = np.arange(1, len(scores) + 1)
-        ends = np.flatnonzero(np.diff(scores, append=-1))  # equal scores are kept together
-        rows = zip(
-            scores[ends], number[ends] / len(scores), right[ends] / number[ends], strict=True
-        )
-        return [
-            dict(zip(("threshold", "answered", "right"), map(float, r), strict=True)) for r in rows
-        ]
+        """`answered` at the scores that leave 0.5%, 1%, ... of the texts, from the highest on."""
+        scores = np.quantile(self.scores, np.linspace(0, 1, 201), method="lower")
+        return [self.answered(float(score)) for score in np.unique(scores)[::-1]]
 
     @property
     def choices(self) -> list[dict[str, float]]:
         """`answered` at the thresholds that leave all texts, 95%, 90%, 80%, 70% and half of them, or few more."""
-        scores = np.sort(self.scores)[::-1]
-        last = [int(np.ceil(share * len(scores))) - 1 for share in SHARES]
-        steps = np.floor(scores[last] * THRESHOLD_STEPS)  # what is shown must be what was measured
-        return [self.answered(float(step)) for step in np.unique(steps) / THRESHOLD_STEPS]
+        last = [int(np.ceil(share * len(self.scores))) - 1 for share in SHARES]
+        scores = np.sort(self.scores)[::-1][last]
+        # Rounded as they are shown, so that what is shown is what was measured.
+        steps = np.unique(np.floor(scores * THRESHOLD_STEPS))
+        return [self.answered(float(step)) for step in steps / THRESHOLD_STEPS]
