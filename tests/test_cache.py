@@ -710,6 +710,17 @@ def test_files_beside_are_taken_where_they_are_asked_for(hub):
     assert (directory / "pytorch_model.generator.bin").read_bytes() == b"{}"
 
 
+def test_the_small_files_are_taken_alone_and_weights_later(hub):
+    hub.files = SAFE
+    directory = cache.fetch_hub("org/bert", with_weights=False)
+    assert sorted(hub.fetched) == sorted(SMALL)
+    hub.error = OSError("no network")
+    assert cache.fetch_hub("org/bert", with_weights=False) == directory
+    assert_refused(lambda: cache.fetch_hub("org/bert"), "no complete copy", DownloadError)
+    hub.error = None
+    assert (cache.fetch_hub("org/bert") / "model.safetensors").is_file()
+
+
 @pytest.mark.parametrize(
     ("files", "changed", "options", "words"),
     [

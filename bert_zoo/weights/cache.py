@@ -199,22 +199,28 @@ class _Entry:
 
 
 def fetch_hub(
-    repo: str, revision: str = "main", *, sha256: str | None = None, further: Sequence[str] = ()
+    repo: str,
+    revision: str = "main",
+    *,
+    sha256: str | None = None,
+    further: Sequence[str] = (),
+    with_weights: bool = True,
 ) -> Path:
     """Downloads a model from the Hugging Face hub to its local cache, and returns its directory.
 
     Weights are downloaded as safetensors, else as PyTorch files, else as tf_model.h5; never in other formats. A
     commit that is complete in the cache is not requested again. If the hub does not respond, a complete copy in
     the cache is used. `sha256` is the hash of the weight file, by default the hub's; `further` are other required files
-    of the repository.
+    of the repository. Without weights, its small files are downloaded alone.
 
     Raises:
         DownloadError: no network, no such repository or revision, no access, or no weights.
         WeightsError: a weight file does not match its hash.
     """
-    directory = cached = _cached_snapshot(repo, revision, further)
-    if cached is None or not _COMMIT.fullmatch(revision):
-        directory = _downloaded_snapshot(repo, revision, further, cached)
+    directory = cached = _cached_snapshot(repo, revision, further, with_weights)
+    # Other programs may have cached a part of the small files.
+    if cached is None or not with_weights or not _COMMIT.fullmatch(revision):
+        directory = _downloaded_snapshot(repo, revision, further, with_weights, cached)
     kinds = (_matching(directory, files) for files in _WEIGHT_FILES)
     weights = next((files for files in kinds if files), [])
     for file in (*weights, *_matching(directory, (*further, *ADAPTER_WEIGHTS))):
@@ -224,7 +230,7 @@ def fetch_hub(
 
 
 def _downloaded_snapshot(
-    repo: str, revision: str, further: Sequence[str], cached: Path | None
+    repo: str, revision: str, further: Sequence[str], with_weights: bool, cached: Path | None
 ) -> Path:
     """Downloads the revision's current snapshot; if the hub does not respond, returns the complete cached one."""
     from huggingface_hub import constants
@@ -234,7 +240,7 @@ def _downloaded_snapshot(
         # huggingface_hub 1 and 2 retry six times in 23 s, with a line for each attempt.
         if not constants.HF_HUB_OFFLINE:
             require_network(_endpoint())
-        directory = _snapshot(repo, revision, further)
+        directory = _snapshot(repo, revision, further, with_weights)
     # Proxies and portals can respond with anything, which the library passes on.
     except Exception as error:
         if cached:
@@ -250,7 +256,7 @@ def _downloaded_snapshot(
             f"{message} (huggingface_hub: {shortened(str(error), 1000)})"
         ) from error
     try:
-        _check_snapshot(directory, further)
+        _check_snapshot(directory, further, with_weights)
     except (FileNotFoundError, WeightsError) as error:
         raise DownloadError(
             f"{name} is not a complete model: {error} Either the repository has its weights in another format, or "
@@ -269,16 +275,18 @@ def _downloaded_snapshot(
     return directory
 
 
-def _cached_snapshot(repo: str, revision: str, further: Sequence[str]) -> Path | None:
+def _cached_snapshot(
+    repo: str, revision: str, further: Sequence[str], with_weights: bool
+) -> Path | None:
     try:
-        directory = _snapshot(repo, revision, further, local_files_only=True)
-        _check_snapshot(directory, further)
+        directory = _snapshot(repo, revision, further, with_weights, local_files_only=True)
+        _check_snapshot(directory, further, with_weights)
         return directory
     except (OSError, ValueError):
         return None
 
 
-def _check_snapshot(directory: Path, further: Sequence[str]) -> None:
+def _check_snapshot(directory: Path, further: Sequence[str], with_weights: bool) -> None:
     """Raises FileNotFoundError or WeightsError for an incomplete model."""
     # An adapter's base is another repository.
     if (directory / ADAPTER_CONFIG).is_file() and _matching(directory, ADAPTER_WEIGHTS):
@@ -289,16 +297,20 @@ def _check_snapshot(directory: Path, further: Sequence[str]) -> None:
     for file in (found, *further):
         if not (directory / file).is_file():
             raise FileNotFoundError(f"{directory} has no {file}.")
+    if not with_weights:
+        return
     is_sparse = sparse_modules_of(directory) is not None
     routes = None if is_sparse else encoders_of_roles(directory)
     for folder in [model_folder(directory)] if routes is None else routes[:2]:
         check_weight_files(folder)
 
 
-def _snapshot(repo: str, revision: str, further: Sequence[str], **options: Any) -> Path:
+def _snapshot(
+    repo: str, revision: str, further: Sequence[str], with_weights: bool, **options: Any
+) -> Path:
     from huggingface_hub import snapshot_download
 
-    for weights in _WEIGHT_FILES:
+    for weights in _WEIGHT_FILES if with_weights else [()]:
         wanted = [*MODEL_FILES, *weights, *further]
         directory = Path(
             snapshot_download(repo, revision=revision, allow_patterns=wanted, **options)
