@@ -4,6 +4,7 @@ import functools
 import json
 import logging
 import shutil
+from dataclasses import replace
 from itertools import chain
 
 import keras
@@ -17,7 +18,9 @@ from bert_zoo.cli import finetuning
 from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.config import ConfigError, EntityHead
 from bert_zoo.data.entities import AnnotatedText, Entity, read_annotated
+from bert_zoo.family import HF
 from bert_zoo.presets import Recipe
+from bert_zoo.registry import registry
 from bert_zoo.runtime.answers import TaggedSpan, Tagging
 from bert_zoo.tasks.entity_rows import (
     Candidate,
@@ -30,7 +33,10 @@ from bert_zoo.tasks.entity_rows import (
     windows_of,
     word_ranges,
 )
+from bert_zoo.weights import cache
 from bert_zoo.weights.bind import named_variables, to_stored
+from bert_zoo.weights.download import DownloadError
+from bert_zoo.weights.files import write_json
 
 STORED = ALL_GOLDEN / "gliner"
 CASES = ("deberta_v2", "modernbert")
@@ -164,6 +170,79 @@ def test_a_keras_file_has_the_same_model(tmp_path):
     assert_answers_are_theirs(keras.saving.load_model(tmp_path / "model.keras"), "deberta_v2")
 
 
+# --- Directories that name their encoder -----------------------------------------------------------
+
+
+@pytest.fixture
+def early(tmp_path, monkeypatch):
+    """A directory as gliner's early versions wrote it: only weights, and a configuration that names its encoder, here a
+    checkpoint whose repository has a vocabulary without markers."""
+    directory = tmp_path / "model"
+    directory.mkdir()
+    shutil.copy(STORED / "deberta_v2" / "pytorch_model.bin", directory)
+    said = read_json(STORED / "deberta_v2" / "gliner_config.json")
+    kept = ("dropout", "fine_tune", "hidden_size", "max_len", "max_types", "max_width", "span_mode")
+    values = {key: said[key] for key in kept} | {"gpu": "a100", "run_time": "05:30:00"}
+    write_json(directory / "gliner_config.json", values | {"model_name": "zoo/small-encoder"})
+    family, checkpoint = registry().resolve("deberta_v3_small")
+    config = stored("deberta_v2").encoder.config.replace(vocab_size=100).to_dict()
+    named = replace(checkpoint, name="named", config=config, sources=[HF("zoo/small-encoder")])
+    monkeypatch.setitem(registry()._entries, "named", (family, named))
+
+    def fetch_hub(repo, revision, *, with_weights):
+        assert (repo, revision, with_weights) == ("zoo/small-encoder", "main", False)
+        return ALL_GOLDEN / "deberta_v2" / "encoder"
+
+    monkeypatch.setattr(cache, "fetch_hub", fetch_hub)
+    return directory
+
+
+def test_a_directory_that_names_a_checkpoint_takes_over_configuration_and_vocabulary(
+    early, tmp_path
+):
+    model = bert_zoo.load(early)
+    assert_answers_are_theirs(model, "deberta_v2")
+    # As in the file that gliner wrote with its tokenizer.
+    vocabulary = stored("deberta_v2").preprocessor.tokenizer.vocabulary
+    assert model.preprocessor.tokenizer.vocabulary == vocabulary
+    assert vocabulary[-4:] == ("[MASK]", "[FLERT]", "<<ENT>>", "<<SEP>>")
+    assert model.encoder.config.vocab_size == len(vocabulary) == 94
+    for format in ("bert_zoo", "hf"):
+        bert_zoo.save(model, tmp_path / format, format=format)
+        assert_answers_are_theirs(bert_zoo.load(tmp_path / format), "deberta_v2")
+    # Without weights, the markers' rows are new.
+    untrained = bert_zoo.load(early, weights=None)
+    assert untrained.preprocessor.tokenizer.vocabulary[-2:] == ("<<ENT>>", "<<SEP>>")
+    untrained.tag("a bird", TYPES)
+
+
+@pytest.mark.parametrize("has_markers", [True, False])
+def test_a_vocabulary_in_the_directory_comes_first(has_markers, early, monkeypatch):
+    monkeypatch.setattr(cache, "fetch_hub", None)
+    source = STORED / "deberta_v2" if has_markers else ALL_GOLDEN / "deberta_v2" / "encoder"
+    for name in ("tokenizer.json", "spm.model", "added_tokens.json", "tokenizer_config.json"):
+        if (source / name).is_file():
+            shutil.copy(source / name, early)
+    assert_answers_are_theirs(bert_zoo.load(early), "deberta_v2")
+
+
+def test_a_vocabulary_that_is_not_there_or_not_of_these_weights_is_said(
+    early, tmp_path, monkeypatch
+):
+    longer = shutil.copytree(ALL_GOLDEN / "deberta_v2" / "encoder", tmp_path / "longer")
+    write_json(longer / "added_tokens.json", {"[MASK]": 90, "[MORE]": 91})
+    monkeypatch.setattr(cache, "fetch_hub", lambda *_, **__: longer)
+    with pytest.raises(ConfigError, match=r"has 95 tokens with .*FLERT.* has 94 rows"):
+        bert_zoo.load(early)
+
+    def unreachable(*_, **__):
+        raise DownloadError("There is no network.")
+
+    monkeypatch.setattr(cache, "fetch_hub", unreachable)
+    with pytest.raises(FileNotFoundError, match=r"There is no network\. Or copy that"):
+        bert_zoo.load(early)
+
+
 # --- Directories that are refused ----------------------------------------------------------------
 
 
@@ -175,7 +254,10 @@ def test_a_keras_file_has_the_same_model(tmp_path):
         ({"subtoken_pooling": "mean"}, "subtoken_pooling 'mean'"),
         ({"new_switch": 1}, "new_switch, which this version"),
         ({"max_width": 0}, "max_width"),
-        ({"encoder_config": None, "model_name": "some/encoder"}, "'some/encoder'"),
+        (
+            {"encoder_config": None, "model_name": "some/encoder"},
+            "'some/encoder', no repository that",
+        ),
     ],
 )
 def test_other_architectures_and_unknown_settings_are_refused(values, message, tmp_path):

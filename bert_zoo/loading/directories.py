@@ -42,10 +42,12 @@ from bert_zoo.tasks import (
     SparseEmbedder,
 )
 from bert_zoo.text.files import VocabularyFiles
+from bert_zoo.weights import cache
 from bert_zoo.weights.adapters import Adapter, with_adapter
 from bert_zoo.weights.bind import POOLER, Plan, RenamedSource, plan_of
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace
+from bert_zoo.weights.formats.gliner import FURTHER_TOKEN, GLINER, named_encoder
 from bert_zoo.weights.formats.hf import generation_of
 from bert_zoo.weights.formats.hf_directories import (
     TOKENIZER_FILE,
@@ -128,6 +130,7 @@ class Opened:
     # Names of the tensors of a stored head that the user replaces; None if none is replaced.
     replaced_head: frozenset[str] | None = None
     query_directory: Path | None = None  # of an encoder of its own for queries
+    further_tokens: tuple[str, ...] = ()  # with rows, though the vocabulary may lack them
 
 
 def open_checkpoint(
@@ -222,8 +225,9 @@ def _open_directory(
         path = weights if weights.suffix == ".index" else path
     # Training programs leave TensorFlow's checkpoints in a folder of their own.
     above = [directory.absolute().parent] if any(directory.glob("*.index")) else []
+    base = _named_base(path)
     try:
-        family, fmt, config, values = _read_config(path)
+        family, fmt, config, values = base[1:] if base else _read_config(path)
     except ConfigError:
         path = next(filter(None, map(config_in, above)), path)
         if path.name.endswith(FILE_ENDINGS):
@@ -245,8 +249,10 @@ def _open_directory(
         vocabularies=tuple(map(fmt.vocabulary_directory, (model_folder(directory), *above))),
         query_directory=None if description.default_role is None else directory / QUERY,
     )
+    if base is not None:
+        opened = _with_texts_of(base[0], opened, directory)
     if not with_weights:
-        return replace(opened, plan=opened.family.plan(BertZoo.name, config))
+        return replace(opened, plan=opened.family.plan(BertZoo.name, config), further_tokens=())
     opened = _with_tensors(opened, directory, task, "", fmt, weights, merged)
     return opened if adapter is None else _with_adapter(opened, adapter, name, task)
 
@@ -394,6 +400,37 @@ def _with_adapter(opened: Opened, adapter: Adapter, name: str, task: str | None)
     return replace(opened, description=description, source=adapted, plan=plan)
 
 
+def _named_base(path: Path) -> tuple[Checkpoint, Family, Format, Config, JsonObject] | None:
+    """The checkpoint that a file names instead of its encoder's configuration, and what `_read_config` returns of it."""
+    known = registry().name_of_repository(named_encoder(path) or "")
+    family, checkpoint = registry().resolve(known) if known else (None, None)
+    if family is None or GLINER not in family.formats:
+        return None
+    fmt, config = family.formats[GLINER], family.config(checkpoint)
+    return checkpoint, family, fmt, config, JsonObject(fmt.codec.encode(config), path)
+
+
+def _with_texts_of(checkpoint: Checkpoint, opened: Opened, directory: Path) -> Opened:
+    """A directory of gliner that reads texts like a checkpoint, with its own vocabulary or the checkpoint's.
+
+    Source: gliner 0.2.29, model.py, `_load_tokenizer` and `_resize_token_embeddings`.
+    """
+    said, head = opened.description, opened.description.entity_head
+    opened = replace(opened, description=replace(said, text=said.text or checkpoint.text))
+    opened = replace(opened, further_tokens=(FURTHER_TOKEN, head.type_marker, head.end_marker))
+    if (directory / TOKENIZER_FILE).is_file():
+        return opened
+    hub = next(source for source in checkpoint.sources if isinstance(source, HF))
+    try:
+        fetched = cache.fetch_hub(hub.repo, hub.revision, with_weights=False)
+    except OSError as error:
+        advice = (
+            f"Or copy that vocabulary and its {TOKENIZER_FILE} into {directory}, which has none."
+        )
+        raise FileNotFoundError(f"{error} {advice}") from error
+    return replace(opened, vocabularies=(fetched,))
+
+
 def _read_config(path: Path) -> tuple[Family, Format, Config, JsonObject]:
     """Returns a configuration file's family, format, encoder configuration and content.
 
@@ -501,6 +538,9 @@ def _with_tensors(
             source.add(found, f"{AUTOENCODER}.{{}}".format)
         for place, file in layer_files(directory).items():
             source.add(RenamedSource(open_weights(file), plan.format), f"{place}.{{}}".format)
+    if opened.further_tokens:
+        (table,) = (b.keys[0] for b in plan.encoder if b.variable == TOKEN_TABLE)
+        config = config.replace(vocab_size=source.shape(table)[0])
     beside = _add_encoders_beside(source, plan, family, directory, task)
     config = config.replace(
         **plan.format.inferred_fields(source, config, opened.description.unsaid)

@@ -228,7 +228,22 @@ def load(
         _add_query_encoder(model, opened, weights, dtype)
     _say_what_differs(model, opened, untrained, settings, max_length)
     compile_for_task(model)
+    if opened.further_tokens:
+        _add_further_tokens(encoder, opened)
     return _with_own_tokens(model)
+
+
+def _add_further_tokens(encoder: Encoder, opened: Opened) -> None:
+    """Adds to the vocabulary the tokens that have rows without it; ConfigError if others have, too."""
+    before, tokens, rows = encoder.preprocessor, opened.further_tokens, encoder.config.vocab_size
+    added = [AddedToken(token, special=True) for token in tokens]
+    tokenizer = before.tokenizer.with_added_tokens(added)
+    if tokenizer.vocab_size != rows:
+        raise ConfigError(
+            f"The vocabulary in {opened.vocabularies[0]} has {tokenizer.vocab_size:,} tokens with {listing(tokens)}, "
+            f"but the token table of {opened.name} has {rows:,} rows. Check that it belongs to these weights."
+        )
+    encoder.preprocessor = type(before)(tokenizer, **before.get_config())
 
 
 def _with_own_tokens(model: ZooModel) -> ZooModel:

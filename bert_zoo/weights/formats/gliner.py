@@ -60,9 +60,15 @@ IGNORED = frozenset(
     has_rnn log_dir logging_steps loss_alpha loss_gamma loss_prob_margin loss_reduction lr_encoder lr_others
     num_steps num_train_epochs prev_path random_drop relation_loss_coef root_dir save_total_limit scheduler_type
     shuffle_types size_sup train_batch_size train_data val_data_dir val_data warmup_ratio weight_decay_encoder
-    weight_decay_other max_grad_norm label_smoothing negatives masking optimizer size sup torch_dtype
+    weight_decay_other max_grad_norm label_smoothing negatives masking optimizer size sup torch_dtype gpu run_time
     """.split()
 )
+
+
+def named_encoder(path: Path) -> str | None:
+    """The repository that a gliner_config.json names instead of its encoder's configuration; None for other files."""
+    values = read_object(path) if path.name == GLINER_FILE else JsonObject({}, path)
+    return None if values.section(ENCODER) else values.take("model_name", str)
 
 
 def gliner_files(fmt: HuggingFace) -> HuggingFace:
@@ -103,8 +109,8 @@ class _GLiNER:
         encoder = values.section(ENCODER)
         if not encoder:
             raise ConfigError(
-                f"{path} has no {ENCODER}: it names the encoder only as {shown(values.get('model_name'))}. Load it once "
-                "with the package gliner and save it with model.save_pretrained, which writes the configuration."
+                f"{path} has no {ENCODER} and names as its encoder {shown(values.get('model_name'))}, no repository that "
+                "bert_zoo knows. Load it once with the package gliner and save it with model.save_pretrained."
             )
         if not encoder.get("tokenizer_class"):
             encoder["tokenizer_class"] = tokenizer_class_of(path.parent)
