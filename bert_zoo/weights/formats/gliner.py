@@ -127,7 +127,7 @@ class _GLiNER:
 
     def encode(self, config: Config, description: Description) -> dict[str, Any]:
         """The content of gliner_config.json."""
-        head = description.entity_head
+        head = description.entity_head or EntityHead()
         encoder = super().encode(config, replace(description, token_ids={}))
         encoder.pop("architectures")
         only = {key: values[0] for key, values in ONLY.items() if values[0] is not None}
