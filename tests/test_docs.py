@@ -179,6 +179,19 @@ def test_a_page_runs_from_top_to_bottom(page, page_runner, monkeypatch):
     page_runner(text_of(page), compare_trained=not in_short)
 
 
+def test_the_sites_navigation_has_every_how_to_page_once():
+    # mkdocs takes an entry that is indented wrongly for a link, without a word.
+    yaml = pytest.importorskip("yaml")
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    (entries,) = (entry["How to"] for entry in nav if "How to" in entry)
+    pages = [
+        page
+        for entry in entries
+        for page in ([entry] if isinstance(entry, str) else next(iter(entry.values())))
+    ]
+    assert sorted(pages) == sorted(f"howto/{path.name}" for path in (DOCS / "howto").glob("*.md"))
+
+
 def test_the_examples_that_do_not_run_are_python():
     for page in WITH_EXAMPLES:
         for example in examples(text_of(page)):
