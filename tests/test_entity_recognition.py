@@ -4,7 +4,7 @@ import functools
 import json
 import logging
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain
 
 import keras
@@ -480,4 +480,5 @@ def test_a_run_of_finetune_is_measured_and_predicts(tmp_path, capsys):
     }
     (path,) = task.write_predictions(tmp_path, "validation", data, predictions, {})
     assert [row.text for row in read_annotated(path)] == data.texts
-    assert [*model.prediction_rows(["a bird"])] == [{"spans": []}]
+    (found,), (row,) = model.tag(["a bird"]), model.prediction_rows(["a bird"])
+    assert row == {"spans": [asdict(span) for span in found.spans]}

@@ -291,7 +291,9 @@ def finetune(
     record = run.record(results, lesson)
     draw_learning_curve(record, directory / CURVE)
     write_report(record, directory)
-    if export:
+    if export and model.why_no_export:
+        print(f"No SavedModel was written. {model.why_no_export}")
+    elif export:
         export_kept(directory, task.reads_pairs)
     run.finish(results)
     return results
@@ -301,11 +303,7 @@ def export_kept(directory: Path, pairs: bool) -> None:
     """Writes a run's kept model as a SavedModel, or prints how to."""
     model, output = directory / RUN_MODEL, directory / SAVED_MODEL
     if keras.backend.backend() == "tensorflow":
-        kept = bert_zoo.load(model)
-        if kept.why_no_export:
-            print(f"No SavedModel was written. {kept.why_no_export}")
-        else:
-            bert_zoo.export(kept, output, pairs=pairs)
+        bert_zoo.export(bert_zoo.load(model), output, pairs=pairs)
         return
     print(
         "No SavedModel was written, because that needs Keras on TensorFlow"
