@@ -4,6 +4,7 @@ import functools
 import gc
 import inspect
 import random
+import shutil
 import sys
 import types
 from pathlib import Path
@@ -40,6 +41,21 @@ def eager():
     """See `eager_steps`; with `pytest.mark.usefixtures` for what graphs have no part in."""
     with eager_steps():
         yield
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium, where playwright and a Chromium are installed."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
+    with api.sync_playwright() as playwright:
+        try:
+            started = playwright.chromium.launch(
+                executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+            )
+        except api.Error as error:
+            pytest.skip(f"Chromium does not start: {error}")
+        yield started
+        started.close()
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -381,20 +380,6 @@ OTHERS = {
     "causal_lm": lambda: bert_zoo.load("transformer_xl_nano", "causal_lm"),
 }
 QUICK = ("classification", "token_classification", "question_answering")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    api = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
-    with api.sync_playwright() as playwright:
-        try:
-            started = playwright.chromium.launch(
-                executable_path=shutil.which("chromium"), args=["--no-sandbox"]
-            )
-        except api.Error as error:
-            pytest.skip(f"Chromium does not start: {error}")
-        yield started
-        started.close()
 
 
 @pytest.fixture

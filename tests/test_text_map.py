@@ -4,7 +4,6 @@ import base64
 import importlib.util
 import json
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -167,20 +166,6 @@ def test_umap_is_used_where_it_is_installed_and_said():
 
 
 # --- In a browser ---
-
-
-@pytest.fixture(scope="module")
-def browser():
-    api = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
-    with api.sync_playwright() as playwright:
-        try:
-            started = playwright.chromium.launch(
-                executable_path=shutil.which("chromium"), args=["--no-sandbox"]
-            )
-        except api.Error as error:
-            pytest.skip(f"Chromium does not start: {error}")
-        yield started
-        started.close()
 
 
 @pytest.fixture

@@ -155,9 +155,8 @@ class Results:
     hardest: Sequence[HardExample]  # worst first
     # The scores of the answers; None if the task has no classes.
     confidence: Confidence | None = None
-    measured_on: str = (
-        ""  # "validation" or "test", or another split's name; empty if the user chose the examples
-    )
+    # "validation" or "test", or another split's name; empty if the user chose the examples.
+    measured_on: str = ""
 
     @property
     def columns(self) -> list[str]:
@@ -315,8 +314,7 @@ ENVIRONMENT.filters |= {
     "of": lambda name, row: row.get(name),
 }
 ENVIRONMENT.globals |= {
-    each.__name__: each
-    for each in (*(line_chart, most_confused, row, split_settings, used_labels),)
+    each.__name__: each for each in (line_chart, most_confused, row, split_settings, used_labels)
 }
 ENVIRONMENT.globals |= {"STYLE": STYLE, "NUM_BINS": NUM_BINS}
 

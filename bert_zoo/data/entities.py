@@ -82,7 +82,7 @@ def read_entities(
     texts = read_annotated(path, encoding)
     words, tags = words_and_tags(texts)
     if label_names is None:
-        labels = sorted({entity.label for text in texts for entity in text.entities})
+        labels = entity_types(texts)
         if not labels:
             raise ValueError(
                 f"{path}: none of its {len(texts):,} texts has an entity. Check its spans."
@@ -98,6 +98,11 @@ def read_annotated(path: str | Path, encoding: str | None = None) -> list[Annota
     if not texts:
         raise ValueError(f"{path} has no annotated texts. Check that this is the right file.")
     return texts
+
+
+def entity_types(texts: Iterable[AnnotatedText]) -> list[str]:
+    """The types of all entities, sorted."""
+    return sorted({entity.label for text in texts for entity in text.entities})
 
 
 def is_entity_file(path: str | Path) -> bool:

@@ -52,7 +52,6 @@ def export(
       and returns logits for the spans' tokens.
     * `replaced_token_ids` (ELECTRA's pretraining) also takes `replaced_token_ids` (int32 [batch,
       length]), which the discriminator reads instead of `token_ids`.
-
     * `zero_shot` (with `label_template`) takes `text` and `labels` (string [labels]), and returns `scores`
       (float32 [batch, labels]) as `classify(texts, labels=labels, template=label_template)` does; also
       `label_scores`, those of `multi_label=True`, or of a sentence encoder `cosines`.

@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.data.buckets import Rows
-from bert_zoo.data.entities import AnnotatedText
+from bert_zoo.data.entities import AnnotatedText, entity_types
 from bert_zoo.error_text import shown
 from bert_zoo.models.direct import tokenized
 from bert_zoo.models.text_rows import for_this_device
@@ -258,7 +258,7 @@ def training_rows(model, texts: Sequence[AnnotatedText], measures: bool) -> Rows
 
 def types_of(texts: Sequence[AnnotatedText]) -> list[str]:
     """The types of all entities, sorted; ValueError if there are none."""
-    types = sorted({entity.label for text in texts for entity in text.entities})
+    types = entity_types(texts)
     if not types:
         raise ValueError(
             f"None of the {len(texts):,} texts has an entity, so there is no type to learn. Check the entities."

@@ -14,6 +14,7 @@ from bert_zoo.data.entities import (
     annotated_columns,
     annotated_texts,
     are_entities,
+    entity_types,
     is_annotated,
     words_and_tags,
 )
@@ -129,7 +130,7 @@ def with_words(model, x, y):
     scheme = "IOBES" if any(label.startswith("E-") for label in model.labels) else "IOB2"
     words, tags = words_and_tags(texts, scheme)
     if not {*chain.from_iterable(tags)} <= {*model.labels}:
-        types = sorted({entity.label for text in texts for entity in text.entities})
+        types = entity_types(texts)
         raise ValueError(
             f"The entities are {quoted(types)}, whose words have the tags {[*scheme_names(types, scheme)]}, but the labels of "
             f"this model are {quoted(model.labels)}. Load it with labels={[*scheme_names(types, scheme)]}."

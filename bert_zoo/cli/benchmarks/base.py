@@ -56,9 +56,7 @@ class Measurement:
     confusion: np.ndarray | None = None
     table: Sequence[Mapping[str, Any]] = ()  # rows of metrics by class or type
     hardest: Sequence[HardExample] = ()  # the examples with the highest loss, worst first
-    confidence: Confidence | None = (
-        None  # the scores of the answers; None for a task without classes
-    )
+    confidence: Confidence | None = None  # of the answers' scores, if the task has classes
 
 
 class Benchmark(ABC):

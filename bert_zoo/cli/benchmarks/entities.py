@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from bert_zoo.cli.benchmarks.base import Benchmark, Measurement, own_files
-from bert_zoo.cli.benchmarks.tagging import COLUMNS
-from bert_zoo.data.entities import AnnotatedText, Entity, read_annotated
+from bert_zoo.cli.benchmarks.tagging import type_table
+from bert_zoo.data.entities import AnnotatedText, Entity, entity_types, read_annotated
 from bert_zoo.metrics.labels import span_scores
 from bert_zoo.tasks import name_of
 from bert_zoo.weights.files import write_json
@@ -31,7 +31,7 @@ class EntityBenchmark(Benchmark):
     @cached_property
     def label_names(self):
         """The types of the training data, which are the default of the model's `tag`."""
-        return sorted({entity.label for row in self.train.labels for entity in row})
+        return entity_types(_annotated(self.train))
 
     @property
     def texts(self):
@@ -44,8 +44,7 @@ class EntityBenchmark(Benchmark):
         return training_rows(model, texts, measures=False).batches(recipe.batching(seed))
 
     def predict(self, model, data, recipe):
-        types = sorted({entity.label for row in data.labels for entity in row})
-        return model.tag(data.texts, types or self.label_names)
+        return model.tag(data.texts, entity_types(_annotated(data)) or self.label_names)
 
     def measure(self, data, predictions):
         from bert_zoo.tasks.entity_recognition import gold_spans, tagged_spans
@@ -53,11 +52,7 @@ class EntityBenchmark(Benchmark):
         gold = map(gold_spans, _annotated(data))
         types, micro = span_scores(gold, map(tagged_spans, predictions))
         metrics = {name: getattr(micro, name) for name in ("f1", "precision", "recall")}
-        table = [
-            {"type": name} | {column: getattr(score, column) for column in COLUMNS}
-            for name, score in types.items()
-        ]
-        return Measurement(metrics, table=table)
+        return Measurement(metrics, table=type_table(types))
 
     def write_predictions(self, directory, split, data, predictions, metrics):
         """Writes texts with the spans that were found, in Prodigy's format."""

@@ -1,8 +1,9 @@
 """Benchmarks of tagged words: chunks, entities, parts of speech."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from bert_zoo.data.tagging import TaggedSplit, first_break, read_tagging
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.metrics import span_report
 from bert_zoo.metrics.errors import TINY, confusion_matrix, hardest_examples, per_label_table
+from bert_zoo.metrics.labels import SpanScore
 from bert_zoo.runtime.answers import marks_spans
 from bert_zoo.tasks import name_of
 
@@ -101,11 +103,7 @@ class TaggingBenchmark(Benchmark):
         report = span_report(truths, answers)
         metrics = {name: getattr(report.micro, name) for name in ("f1", "precision", "recall")}
         metrics |= {"accuracy": report.accuracy, **loss}
-        table = [
-            {"type": type_} | {name: getattr(score, name) for name in COLUMNS}
-            for type_, score in report.types.items()
-        ]
-        return Measurement(metrics, table=table, hardest=hardest)
+        return Measurement(metrics, table=type_table(report.types), hardest=hardest)
 
     def baseline(self, data):
         answer = commonest(label for row in self.train.labels for label in row)
@@ -128,6 +126,14 @@ class TaggingBenchmark(Benchmark):
 
     def lines(self, model, data, metrics):
         yield f"Some predictions:\n{model.tag(data.words)}"
+
+
+def type_table(scores: Mapping[str, SpanScore]) -> list[dict[str, Any]]:
+    """The scores of spans, a row for each type."""
+    return [
+        {"type": type_} | {name: getattr(score, name) for name in COLUMNS}
+        for type_, score in scores.items()
+    ]
 
 
 def _tags(sentences: Iterable[Iterable[int]], names: Sequence[str]) -> list[list[str]]:

@@ -78,6 +78,8 @@ class Format:
     """
 
     name: ClassVar[str]
+    # The format whose names and forms of rows it has; empty for its own.
+    rows_of: ClassVar[str] = ""
     layout: ClassVar[str] = "pytorch"
     # Module names in earlier versions of the format's program -> today's names.
     renames: ClassVar[Sequence[tuple[str, str]]] = ()
@@ -144,12 +146,12 @@ class Format:
 
     def names(self, row: Row) -> tuple[str, ...]:
         """What the format calls a row's module; () where it has none."""
-        return row.names.get(self.name, ())
+        return row.names.get(self.rows_of or self.name, ())
 
     def stored(self, row: Row, variable: str) -> Stored:
         """How the format stores a variable of a row's module."""
         forms = row.kind[variable]
-        return forms.get(self.name) or forms[self.layout]
+        return forms.get(self.rows_of or self.name) or forms[self.layout]
 
     def renamed(self, key: str) -> str:
         """A stored key under the names of today."""

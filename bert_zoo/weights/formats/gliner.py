@@ -11,7 +11,6 @@ from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.weights.formats.format import Description, Format
 from bert_zoo.weights.formats.hf import HuggingFace
 from bert_zoo.weights.formats.hf_directories import GLINER_FILE, text_of, tokenizer_class_of
-from bert_zoo.weights.table import Row, Stored
 
 GLINER = "gliner"
 ENCODER = "encoder_config"
@@ -88,16 +87,10 @@ class _GLiNER:
     """What differs from a family's Hugging Face format; mixed into its class."""
 
     name = GLINER
+    rows_of = HuggingFace.name
     program = "gliner"
     has_card = False
     has_dense_folders = False
-
-    def names(self, row: Row) -> tuple[str, ...]:
-        return row.names.get(HuggingFace.name, ())
-
-    def stored(self, row: Row, variable: str) -> Stored:
-        forms = row.kind[variable]
-        return forms.get(HuggingFace.name) or forms[self.layout]
 
     def root_in(self, task: str) -> str:
         return self.root
