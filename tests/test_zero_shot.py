@@ -116,14 +116,18 @@ def test_a_sentence_encoder_compares_texts_and_labels_by_cosine():
     assert [row.label for row in found] == [LABELS[index] for index in cosines.argmax(axis=1)]
 
 
-@pytest.mark.parametrize("case", [("roberta/classification",), ("bert/encoder", "embedding")])
-def test_a_saved_model_takes_labels(case, tmp_path):
+@pytest.mark.parametrize(
+    ("case", "numbers"),
+    [(("roberta/classification",), (3, 1)), (("bert/encoder", "embedding"), (3, 2))],
+)
+def test_a_saved_model_takes_labels(case, numbers, tmp_path):
     tf = pytest.importorskip("tensorflow")
     model = loaded(*case)
     bert_zoo.export(model, tmp_path / "saved", label_template="it is {}, {}")
     serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["zero_shot"]
     texts = [*TEXTS, "a dog " * 200]
-    for labels in (LABELS, LABELS[:1]):
+    for number in numbers:
+        labels = LABELS[:number]
         served = serve(text=tf.constant(texts), labels=tf.constant(labels))
         options = {"labels": labels, "template": "it is {}, {}"}
         ways = {"scores": {}}
@@ -147,11 +151,14 @@ def test_a_saved_model_takes_labels(case, tmp_path):
         ("roberta/classification", {"texts": (TEXTS, TEXTS)}, "single texts"),
         ("roberta/classification", {"labels": None, "multi_label": True}, "needs labels="),
         ("roberta/classification", {"labels": "a,,b"}, "non-empty names"),
+        (("bert/encoder", "embedding"), {"labels": ["a"]}, "there is only one: 'a'"),
     ],
 )
 def test_what_does_not_fit_is_refused(case, options, message):
     with pytest.raises(ValueError, match=message):
-        loaded(case).classify(**{"texts": TEXTS, "labels": LABELS} | options)
+        loaded(*[case] if isinstance(case, str) else case).classify(
+            **{"texts": TEXTS, "labels": LABELS} | options
+        )
 
 
 @pytest.mark.parametrize(

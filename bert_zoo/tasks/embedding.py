@@ -10,6 +10,7 @@ from keras import ops
 
 from bert_zoo import private
 from bert_zoo.config import DOCUMENT, ROLES
+from bert_zoo.error_text import shown
 from bert_zoo.fields import check
 from bert_zoo.models.base import Interface, encoder_of
 from bert_zoo.models.data_adapters import with_prompt
@@ -269,11 +270,16 @@ class SentenceEmbedder(VectorModel):
             A list of `Classification(text, label, score, scores, top)`, which prints as a table.
 
         Raises:
-            ValueError: an argument is invalid.
+            ValueError: an argument is invalid, or there is only one label.
         """
         return classified_by_name(self, texts, labels, template, top_k=top_k, batch_size=batch_size)
 
     def scores_by_name(self, texts, sentences, multi_label: bool, batch_size: int = 32):
+        if len(sentences) == 1:
+            raise ValueError(
+                f'Scores compare labels, but there is only one: {shown(sentences[0])}. Name another, such as "something '
+                'else", or take the cosine: bert_zoo.similarity(texts, labels, model=model).'
+            )
         vectors = self.embed(texts, batch_size), self.embed(sentences, batch_size)
         return ops.convert_to_numpy(cosine_scores(*vectors)["scores"])
 
