@@ -90,7 +90,9 @@ class StoredTexts(Sequence[str]):
         rows = self.rows[where]
         if not isinstance(rows, np.ndarray):
             return self._text(rows)
-        return np.fromiter(map(self._text, rows.tolist()), object, len(rows))
+        found = np.fromiter(map(self._text, rows.tolist()), object, len(rows))
+        _release(self._bytes)
+        return found
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), READ):
@@ -106,7 +108,14 @@ class StoredTexts(Sequence[str]):
     def digest(self) -> bytes:
         """A hash of the texts and their order."""
         rows = self.rows  # which maps the file
-        return b"".join(hashlib.sha256(part).digest() for part in (self._bytes, self._ends, rows))
+        found = b"".join(hashlib.sha256(part).digest() for part in (self._bytes, self._ends, rows))
+        _release(self._bytes)
+        return found
+
+
+def _release(mapped: mmap.mmap) -> None:
+    """Leaves what was read of a file to the system's cache; else it counts as this process's memory."""
+    mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def stored_texts(folder: Path | None) -> list[str] | StoredTexts:
@@ -140,7 +149,7 @@ class TokensOfRows(NamedTuple):
 class SlicesOfParts(NamedTuple):
     """As `Slices`, for tokens in several files."""
 
-    parts: Sequence[np.ndarray]  # tokens of each part
+    parts: Sequence[np.memmap]  # tokens of each part
     firsts: np.ndarray  # number of each part's first row, int64 [parts]
     starts: np.ndarray  # int64 [rows], start of each row in its part
     lengths: np.ndarray  # int64 [rows], number of its tokens
@@ -150,7 +159,10 @@ class SlicesOfParts(NamedTuple):
         parts = np.searchsorted(self.firsts, numbers, side="right") - 1
         places = zip(parts, self.starts[numbers], lengths, strict=True)
         values = [self.parts[part][start : start + length] for part, start, length in places]
-        return Slices(np.concatenate(values), np.cumsum(lengths) - lengths, lengths)
+        found = np.concatenate(values)
+        for part in np.unique(parts):
+            _release(self.parts[part].base)
+        return Slices(found, np.cumsum(lengths) - lengths, lengths)
 
 
 def tables_in_parts(
@@ -227,7 +239,7 @@ def _opened(part: Path, directory: Path) -> list[TokensOfRows]:
         if kind == "lengths":
             tables[int(number)] = table._replace(lengths=values)
         else:
-            getattr(table, kind)[name] = np.asarray(values)
+            getattr(table, kind)[name] = values
     return [tables[number] for number in sorted(tables)]
 
 
