@@ -85,6 +85,7 @@ def numbers_read(model, monkeypatch, *arguments, **options) -> list[list[int]]:
         return rows._replace(gather=lambda some: numbers.append(some.tolist()) or keep(some))
 
     monkeypatch.setattr("bert_zoo.models.base.rows_of_texts", watched)
+    monkeypatch.setattr(model, "train_step", lambda batch: {"loss": 0.0})  # which rows, is asked
     model.fit(*arguments, verbose=0, **options)
     monkeypatch.undo()
     return numbers[1:]  # without that for the specs
