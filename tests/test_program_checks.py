@@ -165,7 +165,7 @@ COMMANDS = {
     "demo minilm_l6 --task encoder": "--task is 'encoder'; it must be one of classification,",
     "demo minilm_l6 --host no.such.host.invalid": "Cannot listen on no.such.host.invalid, port 8765",
     "embed --text b.csv --output out.npy": "There is no file 'b.csv'",
-    "embed --text a.csv --column words": "the columns are ['text', 'label']. Name the column with --column.",
+    "embed --text a.csv --column words": "the columns are ['text', 'label']. Name columns with --column and --id_column.",
     "distill --teacher run --student bert_tiny --train_file b.csv": "There is no file b.csv",
     "distill --teacher bert_tiny --table 8 --epochs 3": "With --table, --epochs has no effect",
     "distill --teacher minilm_l6 --student bert_tiny": "minilm_l6 is not a run directory",

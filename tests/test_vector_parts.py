@@ -86,9 +86,12 @@ def test_what_was_written_is_read(kind, dtype, suffix, texts, tmp_path):
     stored = read_vectors(tmp_path / "v", parts=[1, 3])
     rows = np.r_[10:20, 30:40]
     queries = Embedding(kind)(["12", "35"])
-    found = search(queries, stored.vectors, 1, similarity=None, ranges=stored.ranges)
-    exact = search(queries, KINDS[kind](rows), 1)
-    assert found.indices.tolist() == exact.indices.tolist()
+    exact = search(queries, KINDS[kind](rows), 1).indices.tolist()
+    assert search(queries, stored, 1).indices.tolist() == exact
+    assert search(queries, stored.vectors, 1, ranges=stored.ranges).indices.tolist() == exact
+    if kind != "sparse":
+        again = search(queries, KINDS[kind](rows), 1, rescore_with=stored)
+        assert again.indices.tolist() == exact
     assert kind == "sparse" or str(as_rows(stored.vectors)[0].dtype) in (dtype, "float32")
 
 
@@ -128,7 +131,7 @@ def test_parts_of_other_settings_are_refused(texts, tmp_path):
     assert_refused(lambda: write(directory, texts, Embedding(), made_from=made_from, **npy), said)
     said = "made otherwise: num_parts was 5 and is now 6"
     assert_refused(lambda: write(directory, texts, Embedding(), num_parts=6, **npy), said)
-    said = "num_parts is 60, and there are 50 texts"
+    said = "num_parts is 60, but the number of texts is 50"
     assert_refused(lambda: write(tmp_path / "w", texts, Embedding(), num_parts=60, **npy), said)
     texts.paths[0].write_text("0\n")
     assert_refused(lambda: write(directory, texts, Embedding(), **npy), "made otherwise: text was")

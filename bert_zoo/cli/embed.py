@@ -189,7 +189,10 @@ def write_parts(output: Path, texts: TextFiles) -> None:
         )
         missing = parts.missing(*map(int, shard.groups()))
         number = parts.write(missing, texts, load()) if missing else 0
-    print(f"Wrote {len(missing):,} parts with vectors of {number:,} texts to {output}.")
+    if missing:
+        print(f"Wrote vectors of {number:,} texts to {output}, parts written: {len(missing):,}.")
+    else:
+        print(f"{output} has all parts of shard {shard[0]} already.")
 
 
 def readable(vectors: Any, model: Any) -> Iterator[dict[str, Any]]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from bert_zoo.embeddings.quantization import BLOCK_ROWS
 from bert_zoo.embeddings.stages import Block, SignStage, Stage, is_tokens, stage_of
+from bert_zoo.embeddings.stored_vectors import StoredVectors
 from bert_zoo.fields import check
 
 # With more candidates per result than this, a block is first reduced to its own best rows.
@@ -43,7 +44,7 @@ def search(
     """Finds the rows of a corpus that are most similar to each query.
 
     The search compares every row. Memory holds one block of rows at a time, however large the corpus is.
-    The corpus may contain
+    The corpus may be what `read_vectors` returns, or contain
 
     - floats: vectors as a model returns them;
     - int8: vectors of `to_int8`, which are decoded before they are compared;
@@ -66,7 +67,7 @@ def search(
         top_k: rows per query; at most as many as the corpus has.
         similarity: "cosine", or "dot", which is faster and equals it for vectors of length 1. By default
             "dot" for sparse vectors, else "cosine". Token vectors have "maxsim" alone.
-        ranges: the `int8_ranges` [2, size] of an int8 corpus or `rescore_with`.
+        ranges: the `int8_ranges` [2, size] of an int8 corpus or `rescore_with`; those of `read_vectors` are known.
         rescore_with: more exact vectors of the same rows, such as floats on disk for signs in memory, or token
             vectors. The candidates are scored again with them; other rows are not read.
         rescore_queries: the queries for `rescore_with`, if they are of another kind than `queries`.
@@ -86,16 +87,18 @@ def search(
     }
     for name, value in counts.items():
         check(name, value, int, least=1)
-    first = stage_of("corpus", queries, corpus, similarity, ranges)
+    vectors, of_corpus = _opened(corpus, ranges)
+    first = stage_of("corpus", queries, vectors, similarity, of_corpus)
     if not first.rows:
         raise ValueError("The corpus has no rows.")
     top_k = min(top_k, first.rows)
     if rescore_with is not None:
+        vectors, ranges = _opened(rescore_with, ranges)
         second = stage_of(
             "rescore_with",
             queries if rescore_queries is None else rescore_queries,
-            rescore_with,
-            None if is_tokens(rescore_with) else similarity,
+            vectors,
+            None if is_tokens(vectors) else similarity,
             ranges,
         )
         for what, found, expected in (
@@ -112,6 +115,11 @@ def search(
         return _scan(first, top_k, block_rows)
     candidates = _scan(first, min(top_k * rescore_multiplier, first.rows), block_rows)
     return _rescored(second, candidates.indices, top_k)
+
+
+def _opened(vectors: Any, ranges: np.ndarray | None) -> tuple[Any, np.ndarray | None]:
+    """Vectors and their ranges, of `StoredVectors` its own."""
+    return vectors[1:] if isinstance(vectors, StoredVectors) else (vectors, ranges)
 
 
 def _scan(stage: Stage, count: int, block_rows: int) -> Hits:

@@ -177,7 +177,7 @@ class Rows:
 
 
 class StoredVectors(NamedTuple):
-    """Vectors that `bert_zoo embed` wrote in parts.
+    """Vectors that `bert_zoo embed` wrote in parts. `search` takes them as a corpus.
 
     Attributes:
         ids: of the texts [texts]. Slices and row numbers, such as `search`'s, read some of them.

@@ -97,7 +97,7 @@ class TextFiles:
             how.setdefault("format", by_suffix)
         names = [self.column or "text", *([] if self.id_column is None else [self.id_column])]
         table = tables.Table(path, **how)
-        for line, (text, *ids) in table.rows(names, " Name the column with --column."):
+        for line, (text, *ids) in table.rows(names, " Name columns with --column and --id_column."):
             yield line, files.string(text, names[0], table.place(line)), *ids
 
     def census(self, sampled: int = 0) -> Census:
