@@ -453,6 +453,9 @@ def test_wrong_data_are_refused():
         model.fit(RECORDS, sample_weight=[1, 1, 1, 1])
     with pytest.raises(ValueError, match="y has 1 rows"):
         model.fit(["a cat", "a bird"], [[(0, 1, "animal")]])
+    for entity, fault in (((2, 9, "animal"), "outside of"), ((2, 2, "animal"), "empty in")):
+        with pytest.raises(ValueError, match=rf"y\[0\]: .*'animal'\) is {fault} 'a cat'"):
+            model.fit(["a cat"], [[entity]])
     with pytest.raises(ValueError, match="lack word_positions"):
         model({"token_ids": np.ones((1, 4), np.int32)})
 

@@ -231,6 +231,14 @@ def entities_of(annotation: Any, text: str, place: str) -> Iterator[Entity]:
         yield entity
 
 
+def fault_of(entity: Entity, text: str) -> str:
+    """What is wrong with an entity's place in a text; "" for most."""
+    if 0 <= entity.start < entity.end <= len(text):
+        return ""
+    kind = "is empty in" if entity.start >= entity.end else "is outside of"
+    return f"{kind} {shown(text, 80)}"
+
+
 def _covers(entity: Entity, covered: str, text: str) -> bool:
     """Whether an entity has these characters, but for white space, which Label Studio writes in other ways."""
     found, wanted = text[entity.start : entity.end], covered.replace("\\n", " ")
@@ -344,9 +352,8 @@ def _word_ranges(
     for entity in sorted(text.entities):
         first, end = bisect_right(ends, entity.start), bisect_left(starts, entity.end)
         described = f"{text.place}: {tuple(entity)}"
-        if not 0 <= entity.start < entity.end <= len(text.text):
-            kind = "is empty in" if entity.start >= entity.end else "is outside of"
-            wrong.append(f"{described} {kind} {shown(text.text, 80)}")
+        if fault := fault_of(entity, text.text):
+            wrong.append(f"{described} {fault}")
             continue
         covered = text.text[entity.start : entity.end]
         described += f", {shown(covered, 80)},"

@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.data.buckets import Rows
-from bert_zoo.data.entities import AnnotatedText, entity_types
+from bert_zoo.data.entities import AnnotatedText, entity_types, fault_of
 from bert_zoo.error_text import shown
 from bert_zoo.models.direct import tokenized
 from bert_zoo.models.text_rows import for_this_device
@@ -305,13 +305,16 @@ def _labels(row: _Example, prompt: Prompt, max_width: int) -> np.ndarray:
 def _entities_of_words(
     texts: Sequence[AnnotatedText], ranges: Sequence[Sequence[tuple[int, int]]], max_width: int
 ) -> list[list[tuple[int, int, str]]]:
-    """First and last word and type of each entity; says which are left out."""
+    """First and last word and type of each entity; says which are left out. ValueError for one outside of its text."""
     found, within, longer = [], 0, 0
     for text, row in zip(texts, ranges, strict=True):
         starts = {start: number for number, (start, _) in enumerate(row)}
         ends = {end: number for number, (_, end) in enumerate(row)}
         found.append([])
-        for start, end, name in text.entities:
+        for entity in text.entities:
+            start, end, name = entity
+            if fault := fault_of(entity, text.text):
+                raise ValueError(f"{text.place}: {tuple(entity)} {fault}. Correct or remove it.")
             if start not in starts or end not in ends:
                 within += 1
             elif ends[end] - starts[start] >= max_width:
