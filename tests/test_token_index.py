@@ -263,7 +263,7 @@ def test_pooling_keeps_the_first_vectors_and_means_of_equal_ones():
     [
         ((np.ones((2, VOCABULARY), "float32"), sparse(3)), r"corpus is sparse, \[3, 500\]"),
         ((sparse(2)[:, :9], sparse(3)), "same number of columns"),
-        ((sparse(2), np.ones((3, 4), "float32")), "pass float vectors"),
+        ((sparse(2), np.ones((3, 4), "float32")), "queries are another kind of vectors"),
         ((np.ones((2, SIZE), "float32"), matrices(3)), r"Item 0 of queries has the shape \[16\]"),
         ((matrices(2, size=8), matrices(3)), "queries have 8 dimensions, and those of corpus 16"),
         ((matrices(2), [*matrices(3), np.ones((2, 3))]), "Item 3 of corpus"),
@@ -290,6 +290,12 @@ def test_what_does_not_fit_an_index_is_refused(tmp_path):
         index.append([np.full((1, SIZE), 1e5, "float32")])
     with pytest.raises(ValueError, match="needs ranges"):
         TokenIndex("int8")
+    with pytest.raises(TypeError, match="one document, but got a list"):
+        pool_tokens(matrices(3), 2)
+    with pytest.raises(ValueError, match="one vector a text, and queries are another kind"):
+        search(matrices(2), np.ones((3, SIZE), "float32"))
+    with pytest.raises(ValueError, match="The corpus has no rows"):
+        search(matrices(2), [])
     with pytest.raises(ValueError, match="The corpus has no rows"):
         search(matrices(2), TokenIndex())
     with pytest.raises(FileExistsError, match="already has an index"):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_zoo.embeddings.quantization import BLOCK_ROWS
-from bert_zoo.embeddings.stages import Block, SignStage, Stage, is_tokens, stage_of
+from bert_zoo.embeddings.stages import Block, SignStage, Stage, is_tokens, number_of, stage_of
 from bert_zoo.embeddings.stored_vectors import StoredVectors
 from bert_zoo.fields import check
 
@@ -88,9 +88,9 @@ def search(
     for name, value in counts.items():
         check(name, value, int, least=1)
     vectors, of_corpus = _opened(corpus, ranges)
-    first = stage_of("corpus", queries, vectors, similarity, of_corpus)
-    if not first.rows:
+    if not number_of(vectors):
         raise ValueError("The corpus has no rows.")
+    first = stage_of("corpus", queries, vectors, similarity, of_corpus)
     top_k = min(top_k, first.rows)
     if rescore_with is not None:
         vectors, ranges = _opened(rescore_with, ranges)

@@ -96,15 +96,17 @@ def is_hybrid(vectors: Any) -> bool:
     return isinstance(vectors, HybridVectors)
 
 
+def number_of(vectors: Any) -> int:
+    """The number of texts."""
+    return vectors.shape[0] if is_sparse(vectors) else len(vectors)
+
+
 def all_scores(queries: Any, documents: Any, similarity: str | None = None) -> np.ndarray:
     """The score of each query with each document, float32 [queries, documents], for any kind of vectors.
 
     `similarity` is None for the kind's, or one that fits the kind; see `search`.
     """
-    shape = [
-        vectors.shape[0] if is_sparse(vectors) else len(vectors) for vectors in (queries, documents)
-    ]
-    found = np.zeros(shape, np.float32)
+    found = np.zeros((number_of(queries), number_of(documents)), np.float32)
     if found.size:
         stage = stage_of("documents", queries, documents, similarity, None)
         for start, block in stage.blocks(BLOCK_ROWS):
@@ -120,8 +122,12 @@ class VectorStage(Stage):
     """Float or int8 vectors, compared by products; signs as 1 and -1."""
 
     def __init__(self, name: str, queries: Any, corpus: Any, similarity: str, ranges: Any):
-        queries = np.asarray(queries) if not is_sparse(queries) else queries
-        if queries.ndim != 2 or is_sparse(queries) or not np.issubdtype(queries.dtype, np.floating):
+        if is_sparse(queries) or is_tokens(queries) or is_hybrid(queries):
+            raise ValueError(
+                f"{name} has one vector a text, and queries are another kind of vectors. Embed both with the same model."
+            )
+        queries = np.asarray(queries)
+        if queries.ndim != 2 or not np.issubdtype(queries.dtype, np.floating):
             raise ValueError(
                 f"queries have the shape {list(queries.shape)} and the type {queries.dtype}; pass float vectors "
                 "[queries, size], as embed() returns them."

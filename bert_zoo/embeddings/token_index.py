@@ -227,7 +227,13 @@ def pool_tokens(matrix: np.ndarray, factor: float, *, kept_first: int = 1) -> np
 
     Raises:
         ImportError: SciPy is not installed.
+        TypeError: there are several matrices.
     """
+    if isinstance(matrix, list | tuple):
+        raise TypeError(
+            "pool_tokens takes the matrix of one document, but got a list. Call it for each: [pool_tokens(matrix, 2) "
+            "for matrix in vectors]."
+        )
     check("factor", factor, float, least=1)
     check("kept_first", kept_first, int, least=0)
     try:
