@@ -202,6 +202,7 @@ def _write_portable(
     from bert_zoo.serving.portable import id_functions, write_litert, write_onnx
     from bert_zoo.serving.servable import text_description
 
+    verb = model.portable_verb()  # refuses some models, so it comes before the conversion
     functions = id_functions(model)
     if format == "litert":
         write_litert(model, functions, directory, quantize)
@@ -213,7 +214,7 @@ def _write_portable(
         "quantize": quantize,
         "task": model.task,
         "verb": None,
-        **model.portable_verb(),
+        **verb,
         "outputs_per_token": [
             name
             for name in model.interface.outputs
