@@ -263,7 +263,7 @@ def test_pooling_keeps_the_first_vectors_and_means_of_equal_ones():
     [
         ((np.ones((2, VOCABULARY), "float32"), sparse(3)), r"corpus is sparse, \[3, 500\]"),
         ((sparse(2)[:, :9], sparse(3)), "same number of columns"),
-        ((sparse(2), np.ones((3, 4), "float32")), "queries are another kind of vectors"),
+        ((sparse(2), np.ones((3, 4), "float32")), "pass float vectors"),
         ((np.ones((2, SIZE), "float32"), matrices(3)), r"Item 0 of queries has the shape \[16\]"),
         ((matrices(2, size=8), matrices(3)), "queries have 8 dimensions, and those of corpus 16"),
         ((matrices(2), [*matrices(3), np.ones((2, 3))]), "Item 3 of corpus"),

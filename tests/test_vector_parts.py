@@ -131,7 +131,7 @@ def test_parts_of_other_settings_are_refused(texts, tmp_path):
     assert_refused(lambda: write(directory, texts, Embedding(), made_from=made_from, **npy), said)
     said = "made otherwise: num_parts was 5 and is now 6"
     assert_refused(lambda: write(directory, texts, Embedding(), num_parts=6, **npy), said)
-    said = "num_parts is 60, but the number of texts is 50"
+    said = "num_parts is 60, and there are 50 texts"
     assert_refused(lambda: write(tmp_path / "w", texts, Embedding(), num_parts=60, **npy), said)
     texts.paths[0].write_text("0\n")
     assert_refused(lambda: write(directory, texts, Embedding(), **npy), "made otherwise: text was")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_zoo.embeddings.stages import is_sparse, is_tokens
+from bert_zoo.embeddings.stages import is_sparse, is_tokens, number_of
 from bert_zoo.error_text import quoted
 from bert_zoo.fields import check
 from bert_zoo.weights.files import replacing
@@ -57,7 +57,7 @@ def write_documents(
         DiskFullError: there is no room for the file.
     """
     check("engine", engine, str, choices=tuple(ENGINES))
-    found = vectors.shape[0] if is_sparse(vectors) else len(vectors)
+    found = number_of(vectors)
     for name, number in (("ids", len(ids)), ("texts", len(texts or ids))):
         if number != found:
             raise ValueError(f"There are {number} {name} and {found} vectors; pass one for each.")

@@ -83,9 +83,9 @@ class Parts:
                     f"{directory} has parts, but no {MANIFEST} that says how they were made. Name another directory."
                 )
             census = texts.census(CALIBRATION_TEXTS if dtype == "int8" else 1)
-            if (number := sum(census.counts)) < num_parts:
+            if sum(census.counts) < num_parts:
                 raise ValueError(
-                    f"num_parts is {num_parts}, but the number of texts is {number:,}. Every part needs a text."
+                    f"num_parts is {num_parts}, and there are {sum(census.counts):,} texts. Every part needs one."
                 )
             forms = (VectorForm.of(embed()(some), dtype) for some in chunks(census.sample))
             form = reduce(VectorForm.widened, forms)

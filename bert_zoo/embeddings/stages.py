@@ -124,7 +124,8 @@ class VectorStage(Stage):
     def __init__(self, name: str, queries: Any, corpus: Any, similarity: str, ranges: Any):
         if is_sparse(queries) or is_tokens(queries) or is_hybrid(queries):
             raise ValueError(
-                f"{name} has one vector a text, and queries are another kind of vectors. Embed both with the same model."
+                f"{name} has one vector a text, and queries are another kind of vectors; pass float vectors [queries, "
+                "size], as embed() of the same model returns them."
             )
         queries = np.asarray(queries)
         if queries.ndim != 2 or not np.issubdtype(queries.dtype, np.floating):
